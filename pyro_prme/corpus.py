@@ -1,0 +1,273 @@
+"""The corpus, counts of words in documents: open this to make one, cut it to size, or hold out words for a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+
+from pyro_prme.convert import Parts, anndata_parts, frame_parts, gensim_parts, ordered_words
+from pyro_prme.counts import checked_counts, float_csr
+from pyro_prme.files import first_bad_word
+from pyro_prme.text import count_words, stop_word_set
+
+if TYPE_CHECKING:
+    from pyro_prme.splits import TokenSplit
+
+__all__ = ["Corpus"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Corpus:
+    """Immutable word counts of N documents over a vocabulary of D words.
+
+    Args:
+        counts: whole numbers of zero or more, shape (N, D), sparse or dense; kept as a read-only int32 ``csr_array``
+            with sorted indices, no duplicates and no stored zeros.
+        vocabulary: D different words.
+        names: N document names; "0", "1", ... if left out.
+    """
+
+    counts: scipy.sparse.csr_array
+    vocabulary: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        vocabulary = tuple(str(word) for word in self.vocabulary)
+        counts = float_csr(self.counts)
+        num_documents, vocab_size = counts.shape
+        if num_documents == 0:
+            raise ValueError("the corpus has no documents: give at least one")
+        if vocab_size == 0:
+            raise ValueError("the vocabulary has no words: give at least one")
+        if len(vocabulary) != vocab_size:
+            relation = "shorter" if len(vocabulary) < vocab_size else "longer"
+            raise ValueError(
+                f"the vocabulary has {len(vocabulary)} words and is {relation} than the {vocab_size} columns of the "
+                "counts: give one word for each column"
+            )
+        bad_word = first_bad_word(vocabulary)
+        if bad_word is not None:
+            raise ValueError(f"vocabulary, position {bad_word[0]} (from 0): {bad_word[1]}")
+        names = tuple(str(name) for name in self.names) or tuple(str(n) for n in range(num_documents))
+        if len(names) != num_documents:
+            raise ValueError(f"there are {len(names)} names for {num_documents} documents: give one for each")
+        bad_name = first_bad_word(names, may_repeat=True)
+        if bad_name is not None:
+            raise ValueError(f"document names, position {bad_name[0]} (from 0): {bad_name[1]}")
+        object.__setattr__(self, "counts", checked_counts(counts, vocabulary, names))
+        object.__setattr__(self, "vocabulary", vocabulary)
+        object.__setattr__(self, "names", names)
+
+    @classmethod
+    def from_counts(
+        cls, counts: Any, vocabulary: Iterable[str] | Mapping[str, int], names: Iterable[str] = ()
+    ) -> Corpus:
+        """A corpus from a matrix, such as scikit-learn's ``CountVectorizer`` returns.
+
+        Args:
+            counts: shape (N, D), sparse or dense.
+            vocabulary: the words in column order (``get_feature_names_out()``), or a mapping from word to column.
+            names: N document names.
+        """
+        return cls(counts, tuple(ordered_words(vocabulary)), tuple(names))
+
+    @classmethod
+    def from_gensim(cls, documents: Iterable[Iterable[tuple[int, float]]], id2word: Any) -> Corpus:
+        """A corpus from gensim's lists of (id, count) and its ``Dictionary`` (or a dict from id to word, or a list)."""
+        return cls._from_parts(gensim_parts(documents, id2word))
+
+    @classmethod
+    def from_frame(
+        cls, frame: Any, document: str | None = None, word: str | None = None, count: str | None = None
+    ) -> Corpus:
+        """A corpus from a pandas frame.
+
+        Args:
+            frame: documents x words; or long, if ``document`` and ``word`` are given.
+            document: column with the document of each row of a long frame.
+            word: column with the word.
+            count: column with the count; without it each row is one token.
+        """
+        return cls._from_parts(frame_parts(frame, document, word, count))
+
+    @classmethod
+    def from_anndata(cls, data: Any) -> Corpus:
+        """A corpus from an AnnData object: ``X`` as counts, ``var_names`` as words, ``obs_names`` as documents."""
+        return cls._from_parts(anndata_parts(data))
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Iterable[str],
+        names: Iterable[str] = (),
+        *,
+        min_letters: int = 3,
+        stop_words: str | Iterable[str] = (),
+        min_df: float = 1,
+        max_df: float = 1.0,
+    ) -> Corpus:
+        """A corpus from raw text: lower-case runs of letters (see ``pyro_prme.text``), then ``restrict``."""
+        counts, words = count_words(texts, min_letters=min_letters)
+        return cls(counts, tuple(words), tuple(names)).restrict(min_df, max_df, stop_words)
+
+    @classmethod
+    def _from_parts(cls, parts: Parts) -> Corpus:
+        return cls(parts.counts, tuple(parts.vocabulary), tuple(parts.names))
+
+    @property
+    def num_documents(self) -> int:
+        """N, empty documents included."""
+        return self.counts.shape[0]
+
+    @property
+    def vocab_size(self) -> int:
+        """D."""
+        return self.counts.shape[1]
+
+    @property
+    def nnz(self) -> int:
+        """Number of (document, word) pairs with a count."""
+        return self.counts.nnz
+
+    @property
+    def num_tokens(self) -> int:
+        """Sum of all counts."""
+        return int(self.lengths.sum())
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Tokens in each document, shape (N,), read-only."""
+        lengths = np.asarray(self.counts.sum(axis=1, dtype=np.int64))
+        lengths.flags.writeable = False
+        return lengths
+
+    @property
+    def document_frequency(self) -> np.ndarray:
+        """Documents that hold each word, shape (D,)."""
+        return np.bincount(self.counts.indices, minlength=self.vocab_size)
+
+    def __len__(self) -> int:
+        return self.num_documents
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Corpus):
+            return NotImplemented
+        return (
+            self.vocabulary == other.vocabulary
+            and self.names == other.names
+            and np.array_equal(self.counts.indptr, other.counts.indptr)
+            and np.array_equal(self.counts.indices, other.counts.indices)
+            and np.array_equal(self.counts.data, other.counts.data)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        sizes = f"{self.num_documents:,} documents, {self.vocab_size:,} words, {self.num_tokens:,} tokens"
+        words = ", ".join(self.vocabulary[:3]) + (", ..." if self.vocab_size > 3 else "")
+        return f"Corpus({sizes}; {words})"
+
+    def summary(self) -> dict[str, int | float]:
+        """Sizes of the corpus by name, for printing or JSON."""
+        return {
+            "documents": self.num_documents,
+            "empty_documents": int((self.lengths == 0).sum()),
+            "vocabulary": self.vocab_size,
+            "words_used": int((self.document_frequency > 0).sum()),
+            "tokens": self.num_tokens,
+            "entries": self.nnz,
+            "shortest_document": int(self.lengths.min()),
+            "mean_length": float(self.lengths.mean()),
+            "longest_document": int(self.lengths.max()),
+        }
+
+    def __getitem__(self, rows: Any) -> Corpus:
+        """The documents picked by a number, slice, list of numbers or boolean mask, in that order."""
+        picked = np.atleast_1d(np.arange(self.num_documents)[rows])
+        return Corpus(self.counts[picked], self.vocabulary, tuple(self.names[n] for n in picked))
+
+    def split(self, test_size: float, seed: int = 0) -> tuple[Corpus, Corpus]:
+        """Train and test documents, each in the order of this corpus.
+
+        Args:
+            test_size: number of test documents (int), or their fraction (float below 1).
+            seed: of ``numpy.random.default_rng``, whose first ``test_size`` permuted documents are the test set.
+        """
+        num_test = test_size if isinstance(test_size, int | np.integer) else round(test_size * self.num_documents)
+        if not 0 < num_test < self.num_documents:
+            raise ValueError(
+                f"test_size {test_size} leaves {num_test} of {self.num_documents} documents for testing: "
+                "there must be at least one for testing and one for training"
+            )
+        order = np.random.default_rng(seed).permutation(self.num_documents)
+        return self[np.sort(order[num_test:])], self[np.sort(order[:num_test])]
+
+    def split_tokens(self, observed: float = 0.9, seed: int = 0) -> TokenSplit:
+        """Split each document's tokens into observed and held-out ones, for document completion.
+
+        With one ``numpy.random.default_rng(seed)``, document after document: the n tokens are shuffled, and the first
+        max(1, round((1 - observed) n)) are held out. Documents of fewer than two tokens are left out. A short document
+        may keep no observed token.
+
+        Args:
+            observed: fraction of tokens to keep, between 0 and 1.
+            seed: of the generator.
+
+        Returns:
+            The two corpora and the rows kept; ``TokenSplit.save`` writes them for other programs.
+        """
+        from pyro_prme.splits import token_split
+
+        return token_split(self, observed, seed)
+
+    def restrict(
+        self,
+        min_df: float = 1,
+        max_df: float = 1.0,
+        stop_words: str | Iterable[str] = (),
+        max_words: int | None = None,
+    ) -> Corpus:
+        """Drop words; documents stay, even if they become empty.
+
+        Args:
+            min_df: keep words in at least this many documents (int) or this fraction of them (float).
+            max_df: keep words in at most this many documents (int) or this fraction of them (float).
+            stop_words: words to drop, or ``"english"``.
+            max_words: of what is left, keep only the words with most tokens.
+        """
+        least, most = (
+            limit if isinstance(limit, int | np.integer) else limit * self.num_documents for limit in (min_df, max_df)
+        )
+        dropped = stop_word_set(stop_words)
+        frequency = self.document_frequency
+        keep = (frequency >= least) & (frequency <= most) & np.array([w not in dropped for w in self.vocabulary])
+        if max_words is not None:
+            tokens = np.where(keep, np.asarray(self.counts.sum(axis=0, dtype=np.int64)), -1)
+            keep[np.argsort(-tokens, kind="stable")[max_words:]] = False
+        columns = np.flatnonzero(keep)
+        if columns.size == 0:
+            raise ValueError(f"none of the {self.vocab_size} words is left: loosen min_df, max_df or the stop words")
+        return Corpus(self.counts[:, columns], tuple(self.vocabulary[d] for d in columns), self.names)
+
+    def align(self, vocabulary: Sequence[str]) -> tuple[Corpus, int]:
+        """The same documents over another vocabulary.
+
+        Args:
+            vocabulary: the new words, in order.
+
+        Returns:
+            The corpus, without the words that are not in ``vocabulary``, and the number of tokens so dropped.
+        """
+        column = {word: d for d, word in enumerate(vocabulary)}
+        new = np.array([column.get(word, -1) for word in self.vocabulary])[self.counts.indices]  # (nnz,)
+        known = new >= 0
+        rows = np.repeat(np.arange(self.num_documents), np.diff(self.counts.indptr))
+        shape = (self.num_documents, len(vocabulary))
+        counts = scipy.sparse.coo_array((self.counts.data[known], (rows[known], new[known])), shape=shape)
+        dropped = int(self.counts.data[~known].sum(dtype=np.int64))
+        return Corpus(counts, tuple(vocabulary), self.names), dropped

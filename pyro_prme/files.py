@@ -1,0 +1,132 @@
+"""Reading files that may be gzipped or broken, and writing them whole or not at all: open this to add a file format."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["compressed_npz", "first_bad_word", "open_npz", "read_bytes", "read_text_lines", "read_words", "write_whole"]
+
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff]")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, unpacked if it is gzip; anything wrong with the file is a ``ValueError``."""
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"{path} cannot be read ({reason}): check the path") from None
+    if path.suffix == ".gz" or data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except EOFError:
+            raise ValueError(f"{path} is cut short: its gzip stream ends early, so fetch or write it again") from None
+        except (OSError, zlib.error) as error:
+            raise ValueError(f"{path} is not a good gzip file ({error}): fetch or write it again") from None
+    if not data.strip():
+        raise ValueError(f"{path} is empty: it should hold at least one document or word")
+    return data
+
+
+def read_text_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file, without their ends."""
+    data = read_bytes(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: not UTF-8 text; convert the file to UTF-8") from None
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def read_words(path: Path) -> tuple[str, ...]:
+    """A vocabulary file: one word a line, the line number from 0 is the word's id."""
+    words = tuple(read_text_lines(path))
+    bad = first_bad_word(words)
+    if bad is not None:
+        line, reason = bad
+        raise ValueError(f"{path}, line {line + 1}: {reason}")
+    return words
+
+
+def first_bad_word(words: Sequence[str], *, may_repeat: bool = False) -> tuple[int, str] | None:
+    """Position and fault of the first string that is blank, repeated or unfit for a line of text, or None."""
+    repeats = not may_repeat and len(set(words)) < len(words)
+    if not repeats and all(map(str.strip, words)) and not _UNWRITABLE.search("".join(words)):
+        return None
+    seen: dict[str, int] = {}
+    for position, word in enumerate(words):
+        if not word.strip():
+            return position, "it is blank; write at least one letter"
+        if _UNWRITABLE.search(word):
+            return position, f"{word!r} holds a control character, line break or lone surrogate; remove it"
+        if repeats and word in seen:
+            return position, f"{word!r} is also at position {seen[word]} (from 0); the words must differ"
+        seen[word] = position
+    return None
+
+
+def open_npz(data: bytes, where: str | Path) -> dict[str, np.ndarray]:
+    """All arrays of an npz file, without pickles."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it is a bare array")
+            return {key: archive[key] for key in archive.files}
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        OSError,
+        EOFError,
+        SyntaxError,
+        MemoryError,
+        OverflowError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise ValueError(f"{where} is not a good npz file ({error}): fetch or write it again") from None
+
+
+def compressed_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The bytes of a compressed npz file; the same arrays give the same bytes."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def write_whole(contents: Mapping[Path, bytes]) -> None:
+    """Write each file (gzipped if its name ends in ``.gz``), all whole, or leave what was there.
+
+    Every content goes to a temporary file in its own folder; the files take their names once all are on the disk.
+    """
+    temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in contents}
+    try:
+        for path, data in contents.items():
+            with open(temporary[path], "wb") as file:
+                file.write(gzip.compress(data, compresslevel=6, mtime=0) if path.suffix == ".gz" else data)
+                file.flush()
+                os.fsync(file.fileno())
+        for path in contents:
+            os.replace(temporary[path], path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"{path} cannot be written ({reason}): check the folder and the space on the disk") from None
+    finally:
+        for leftover in temporary.values():
+            with contextlib.suppress(OSError, ValueError):
+                leftover.unlink()

@@ -1,0 +1,241 @@
+"""A corpus by its name or from a file, and back into one: open this to load or save a corpus."""
+
+from __future__ import annotations
+
+import importlib.resources
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pyro_prme.corpus import Corpus
+from pyro_prme.counts import counts_arrays, counts_from_arrays
+from pyro_prme.files import compressed_npz, open_npz, read_bytes, read_text_lines, read_words, write_whole
+from pyro_prme.formats import ldac_bytes, mtx_bytes, parse_ldac, parse_mtx, parse_uci, uci_bytes
+
+__all__ = ["load_corpus", "save_corpus"]
+
+Words = tuple[str, ...]
+_SUFFIXES = {".ldac": "ldac", ".dat": "ldac", ".mtx": "mtx", ".npz": "npz", ".h5ad": "h5ad", ".txt": "lines"}
+
+
+def load_corpus(
+    source: str | Path, *, vocab: str | Path | Sequence[str] | None = None, format: str | None = None
+) -> Corpus:
+    """A bundled or fetched corpus by name, or one from a file or folder.
+
+    Names are ``"kjv"`` (the King James Bible by chapter, in the package) and ``"20news"`` (20 Newsgroups, fetched by
+    scikit-learn). Files, gzipped or not, are told apart by their names:
+
+    ============  ===========================  ========================================================
+    format        name                         content
+    ============  ===========================  ========================================================
+    ``ldac``      ``*.ldac``, ``*.dat``        LDA-C: ``n id:count ...`` a line, ids from 0
+    ``uci``       ``docword*.txt``             UCI bag of words
+    ``mtx``       ``*.mtx``                    Matrix Market, documents x words
+    ``npz``       ``*.npz``                    ``save_corpus``, or CSR by ``scipy.sparse.save_npz``
+    ``h5ad``      ``*.h5ad``                   AnnData, if ``anndata`` is installed
+    ``lines``     other ``*.txt``              raw text, one document a line; blank lines are skipped
+    ``folder``    a folder                     raw text, one document a file; or the one file of counts in it
+    ============  ===========================  ========================================================
+
+    For a file without words of its own, the vocabulary is looked for beside it: for ``train.ldac.gz`` in
+    ``train.vocab.txt``, then ``vocab.txt`` (or their ``.gz``), for ``docword.x.txt`` also in ``vocab.x.txt``; without
+    one the words are their numbers. Document names come from ``train.documents.txt``, or from a ``documents.txt`` with
+    as many lines as there are documents.
+
+    Args:
+        source: name or path.
+        vocab: path of a vocabulary file (one word a line), or the words. A corpus with words of its own is re-indexed
+            to these, and other words are dropped.
+        format: one of the formats above, if the name does not tell.
+    """
+    words = read_words(Path(vocab)) if isinstance(vocab, str | Path) else None if vocab is None else tuple(vocab)
+    if source in _NAMED:
+        corpus = _aligned(_NAMED[str(source)](), words)
+    else:
+        path = Path(source)
+        format = format or _format_of(path)
+        if format not in _READERS:
+            raise ValueError(f"there is no format {format!r}: use one of {', '.join(_READERS)}")
+        corpus = _READERS[format](path, words)
+    if corpus.num_tokens == 0:
+        raise ValueError(f"{source} has no tokens: every document is empty, so check the file and the vocabulary")
+    return corpus
+
+
+def save_corpus(corpus: Corpus, path: str | Path, *, format: str | None = None) -> None:
+    """Write a corpus as ``ldac``, ``uci``, ``mtx`` or ``npz``, whole or not at all.
+
+    Beside text formats the words go to ``<name>.vocab.txt`` and the document names to ``<name>.documents.txt``.
+
+    Args:
+        corpus: what to write.
+        path: the file; ``.gz`` at its end packs it.
+        format: as in ``load_corpus``, if the name does not tell.
+    """
+    path = Path(path)
+    format = format or _format_of(path)
+    if format == "npz":
+        arrays = counts_arrays(corpus.counts)
+        arrays |= {"vocabulary": np.array(corpus.vocabulary), "names": np.array(corpus.names)}
+        write_whole({path: compressed_npz(arrays)})
+        return
+    writers = {"ldac": ldac_bytes, "uci": uci_bytes, "mtx": mtx_bytes}
+    if format not in writers:
+        raise ValueError(f"a corpus cannot be written as {format!r}: use one of {', '.join(writers)} or npz")
+    beside = {
+        path.with_name(f"{_stem(path)}.{kind}.txt"): "".join(f"{line}\n" for line in lines).encode()
+        for kind, lines in (("vocab", corpus.vocabulary), ("documents", corpus.names))
+    }
+    write_whole({**beside, path: writers[format](corpus.counts)})
+
+
+def _read_counts(path: Path, words: Words | None, parse: Callable) -> Corpus:
+    """A corpus from a file without words, which are given or lie beside it."""
+    data = read_bytes(path)
+    words = _beside(path, "vocab") if words is None else words
+    counts = parse(data, path, None if words is None else len(words))
+    return _named(path, counts, words, _beside(path, "documents", lines=counts.shape[0]))
+
+
+def _read_mtx(path: Path, words: Words | None) -> Corpus:
+    return _read_counts(path, words, lambda data, where, _: parse_mtx(data, where))
+
+
+def _read_npz(path: Path, words: Words | None) -> Corpus:
+    arrays = open_npz(read_bytes(path), path)
+    counts = counts_from_arrays(arrays, path)
+    if "vocabulary" not in arrays:
+        return _named(path, counts, _beside(path, "vocab") if words is None else words, None)
+    own, names = (arrays.get(key, np.array([], str)) for key in ("vocabulary", "names"))
+    if own.ndim != 1 or names.ndim != 1:
+        raise ValueError(f"{path} has words or names that are not a list: write the corpus again")
+    return _aligned(_named(path, counts, tuple(own), tuple(names)), words)
+
+
+def _read_h5ad(path: Path, words: Words | None) -> Corpus:
+    try:
+        import anndata
+    except ImportError:
+        raise ValueError(f"{path} needs the package anndata: install it, or save the counts as npz") from None
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "data.h5ad"
+        plain.write_bytes(read_bytes(path))
+        try:
+            data = anndata.read_h5ad(plain)
+        except Exception as error:  # a foreign reader: its own, h5py's and pandas' types
+            raise ValueError(f"{path} is not a good h5ad file ({error}): write it again") from None
+    return _aligned(_located(path, lambda: Corpus.from_anndata(data)), words)
+
+
+def _read_lines(path: Path, words: Words | None) -> Corpus:
+    texts = {str(n): line for n, line in enumerate(read_text_lines(path), start=1) if line.strip()}
+    return _aligned(_located(path, lambda: Corpus.from_texts(texts.values(), texts)), words)
+
+
+def _read_folder(path: Path, words: Words | None) -> Corpus:
+    if not path.is_dir():
+        raise ValueError(f"{path} is not a folder: give a folder, or a format that fits the file")
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+    held = [
+        file for file in files if file.parent == path and _format_by_name(file) in ("ldac", "uci", "mtx", "npz", "h5ad")
+    ]
+    if len(held) > 1:
+        raise ValueError(
+            f"{path} holds {len(held)} corpora ({', '.join(file.name for file in held)}): name one of them"
+        )
+    if held:
+        return _READERS[_format_of(held[0])](held[0], words)
+    if not files:
+        raise ValueError(f"{path} is an empty folder: it should hold one text file for each document")
+    texts = {file.relative_to(path).as_posix(): "\n".join(read_text_lines(file)) for file in files}
+    return _aligned(_located(path, lambda: Corpus.from_texts(texts.values(), texts)), words)
+
+
+def _kjv() -> Corpus:
+    resource = importlib.resources.files("pyro_prme") / "data" / "kjv.npz"
+    with importlib.resources.as_file(resource) as path:
+        return _read_npz(path, None)
+
+
+def _twenty_newsgroups() -> Corpus:
+    """All posts without headers, footers and quotes; words in 5 posts to half of them, no English stop words."""
+    from sklearn.datasets import fetch_20newsgroups
+
+    try:
+        posts = fetch_20newsgroups(subset="all", remove=("headers", "footers", "quotes"))
+    except OSError as error:
+        raise ValueError(
+            f"20news is fetched by scikit-learn, and was not ({error}): go online, or give a path"
+        ) from None
+    names = ["/".join(Path(file).parts[-2:]) for file in posts.filenames]
+    corpus = Corpus.from_texts(posts.data, names, stop_words="english", min_df=5, max_df=0.5)
+    return corpus[corpus.lengths > 0]
+
+
+_NAMED: dict[str, Callable[[], Corpus]] = {"kjv": _kjv, "20news": _twenty_newsgroups}
+_READERS: dict[str, Callable[[Path, Words | None], Corpus]] = {
+    "ldac": lambda path, words: _read_counts(path, words, parse_ldac),
+    "uci": lambda path, words: _read_counts(path, words, parse_uci),
+    "mtx": _read_mtx,
+    "npz": _read_npz,
+    "h5ad": _read_h5ad,
+    "lines": _read_lines,
+    "folder": _read_folder,
+}
+
+
+def _plain_name(path: Path) -> str:
+    return path.name.removesuffix(".gz")
+
+
+def _stem(path: Path) -> str:
+    return Path(_plain_name(path)).stem
+
+
+def _format_by_name(path: Path) -> str | None:
+    name = _plain_name(path)
+    if name.startswith("docword") and name.endswith(".txt"):
+        return "uci"
+    return _SUFFIXES.get(Path(name).suffix)
+
+
+def _format_of(path: Path) -> str:
+    format = "folder" if path.is_dir() else _format_by_name(path)
+    if format is None:
+        known = ", ".join(_SUFFIXES)
+        raise ValueError(f"{path}: the name does not tell the format (known: {known}, docword*.txt); give format=")
+    return format
+
+
+def _beside(path: Path, kind: str, lines: int | None = None) -> Words | None:
+    """The lines of the first file of this kind beside ``path``; a shared file counts only if it has ``lines`` lines."""
+    stem = _stem(path)
+    for name in dict.fromkeys([f"{stem}.{kind}.txt", f"{stem.replace('docword', kind, 1)}.txt", f"{kind}.txt"]):
+        for file in (path.with_name(name), path.with_name(f"{name}.gz")):
+            if file == path or not file.is_file():
+                continue
+            found = read_words(file) if kind == "vocab" else tuple(read_text_lines(file))
+            if lines is None or len(found) == lines or name.startswith(stem):
+                return found
+    return None
+
+
+def _aligned(corpus: Corpus, words: Words | None) -> Corpus:
+    return corpus if words is None else corpus.align(words)[0]
+
+
+def _named(path: Path, counts: object, words: Words | None, names: Words | None) -> Corpus:
+    if words is None:
+        words = tuple(str(d) for d in range(counts.shape[1]))  # type: ignore[attr-defined]
+    return _located(path, lambda: Corpus(counts, words, names or ()))
+
+
+def _located(path: Path, build: Callable[[], Corpus]) -> Corpus:
+    """The corpus, or its ``ValueError`` with the path before it."""
+    try:
+        return build()
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -1,0 +1,94 @@
+"""Held-out words: open this to split documents for a score, or to hand the same split to another program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from pyro_prme.corpus import Corpus
+from pyro_prme.counts import counts_arrays, counts_from_arrays
+from pyro_prme.files import compressed_npz, open_npz, read_bytes, write_whole
+
+__all__ = ["TokenSplit", "token_split"]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSplit:
+    """Two corpora with the same documents: the tokens a model may see, and the ones it is scored on.
+
+    Args:
+        observed: tokens to condition on; a short document may have none.
+        held_out: tokens to predict; at least one in each document.
+        documents: rows of the corpus that was split, shape (observed.num_documents,).
+    """
+
+    observed: Corpus
+    held_out: Corpus
+    documents: np.ndarray
+
+    def save(self, path: str | Path) -> None:
+        """Write the split to one npz file.
+
+        Its arrays are ``vocabulary``, ``names``, ``documents``, and the CSR arrays ``data``, ``indices``, ``indptr``
+        and ``shape`` of each part under the prefixes ``observed_`` and ``held_out_``.
+        """
+        arrays = {
+            "vocabulary": np.array(self.observed.vocabulary),
+            "names": np.array(self.observed.names),
+            "documents": self.documents,
+        }
+        for part in ("observed", "held_out"):
+            for key, array in counts_arrays(getattr(self, part).counts).items():
+                arrays[f"{part}_{key}"] = array
+        write_whole({Path(path): compressed_npz(arrays)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> TokenSplit:
+        """Read what ``save`` wrote."""
+        arrays = open_npz(read_bytes(Path(path)), path)
+        missing = [key for key in ("vocabulary", "names", "documents") if key not in arrays]
+        if missing:
+            raise ValueError(f"{path} lacks the array {missing[0]!r}: it is no saved token split")
+        corpora = []
+        for prefix in ("observed_", "held_out_"):
+            part = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+            counts = counts_from_arrays(part, path)
+            try:
+                corpora.append(Corpus(counts, tuple(arrays["vocabulary"]), tuple(arrays["names"])))
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{path}: {error}") from None
+        documents = arrays["documents"]
+        if documents.shape != (len(corpora[0]),) or documents.dtype.kind not in "iu":
+            raise ValueError(f"{path} does not name one row for each of its documents: write the split again")
+        return cls(corpora[0], corpora[1], documents)
+
+
+def token_split(corpus: Corpus, observed: float, seed: int) -> TokenSplit:
+    """See ``Corpus.split_tokens``."""
+    if not 0 < observed < 1:
+        raise ValueError(f"observed is {observed}, and must be a fraction between 0 and 1, such as 0.9")
+    documents = np.flatnonzero(corpus.lengths >= 2)
+    if documents.size == 0:
+        raise ValueError("no document has two tokens, so none can be split: give longer documents")
+    held_out_fraction = round(1 - observed, 12)  # 1 - 0.9 is a little less than 0.1, and would round 1.5 down
+    rng = np.random.default_rng(seed)
+    kept, held = [], []
+    for n in documents:
+        entries = slice(*corpus.counts.indptr[n : n + 2])
+        tokens = rng.permutation(np.repeat(corpus.counts.indices[entries], corpus.counts.data[entries]))
+        num_held = max(1, round(held_out_fraction * tokens.size))
+        held.append(tokens[:num_held])
+        kept.append(tokens[num_held:])
+    names = tuple(corpus.names[n] for n in documents)
+    parts = [Corpus(_counted(tokens, corpus.vocab_size), corpus.vocabulary, names) for tokens in (kept, held)]
+    return TokenSplit(parts[0], parts[1], documents)
+
+
+def _counted(documents: list[np.ndarray], vocab_size: int) -> scipy.sparse.coo_array:
+    """Counts of the word ids of each document, shape (documents, vocab_size)."""
+    words = np.concatenate(documents)
+    rows = np.repeat(np.arange(len(documents)), [tokens.size for tokens in documents])
+    return scipy.sparse.coo_array((np.ones(words.size), (rows, words)), shape=(len(documents), vocab_size))

@@ -1,0 +1,60 @@
+"""Counting words of raw text: open this to see what counts as a word when a corpus is built from texts."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+import scipy.sparse
+
+__all__ = ["count_words", "stop_word_set"]
+
+
+def count_words(texts: Iterable[str], *, min_letters: int = 3) -> tuple[scipy.sparse.csr_matrix, list[str]]:
+    """Count the words of each text.
+
+    A word is a run of at least ``min_letters`` letters of any alphabet, in lower case, after Unicode composition (NFC).
+    Digits, underscores and signs separate words, and so do the combining vowel signs of scripts such as Devanagari:
+    for those use a tokenizer of the language and ``Corpus.from_counts``.
+
+    Args:
+        texts: one string for each document.
+        min_letters: length of the shortest word.
+
+    Returns:
+        Counts, shape (documents, words), and the words in alphabetical order.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    if isinstance(texts, str):
+        raise ValueError("texts is one string, and a list with one string for each document is needed")
+    documents = list(texts)
+    for n, document in enumerate(documents):
+        if not isinstance(document, str):
+            raise ValueError(f"text {n} is a {type(document).__name__} and not a string: decode or convert it first")
+    if not documents:
+        raise ValueError("there are no texts: give at least one document")
+    vectorizer = CountVectorizer(
+        preprocessor=lambda text: unicodedata.normalize("NFC", text.lower()),
+        token_pattern=rf"[^\W\d_]{{{min_letters},}}",
+    )
+    try:
+        counts = vectorizer.fit_transform(documents)
+    except ValueError as error:
+        if "empty vocabulary" not in str(error):
+            raise
+        raise ValueError(
+            f"every document is empty: no text has a word of {min_letters} letters or more, so check the texts"
+        ) from None
+    return counts, list(vectorizer.get_feature_names_out())
+
+
+def stop_word_set(stop_words: str | Iterable[str]) -> frozenset[str]:
+    """The stop words as a set; ``"english"`` stands for scikit-learn's ``ENGLISH_STOP_WORDS``."""
+    if not isinstance(stop_words, str):
+        return frozenset(stop_words)
+    if stop_words != "english":
+        raise ValueError(f"the only named stop-word list is 'english', not {stop_words!r}: give the words themselves")
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS)
