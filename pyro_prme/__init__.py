@@ -1,3 +1,30 @@
 """Population random measure embeddings (PRME) in Pyro: Bayesian nonparametric models with learned correlations."""
 
+from pyro_prme.batch import Batch
+from pyro_prme.elbo import Bound, ClosedForm_ELBO
+from pyro_prme.guide import ClosedFormGuide, PRMEGuide
+from pyro_prme.model import HDP, PRME
+from pyro_prme.networks import BagOfWordsEncoder, Decoder, TopicEncoder, decoder_of_depth, encoder_of_depth
+from pyro_prme.plan import Plan
+from pyro_prme.rules import Rule, Run, register
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "HDP",
+    "PRME",
+    "BagOfWordsEncoder",
+    "Batch",
+    "Bound",
+    "ClosedFormGuide",
+    "ClosedForm_ELBO",
+    "Decoder",
+    "PRMEGuide",
+    "Plan",
+    "Rule",
+    "Run",
+    "TopicEncoder",
+    "decoder_of_depth",
+    "encoder_of_depth",
+    "register",
+]

@@ -1,0 +1,137 @@
+"""What a model and a guide are called with: some documents of a corpus as flat (word, count) entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+__all__ = ["Batch"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Documents laid end to end, row by row of a CSR matrix.
+
+    Args:
+        documents: the documents' positions in the corpus, shape (B,).
+        indptr: entries of document n are indptr[n] to indptr[n + 1], shape (B + 1,).
+        word: word ids, shape (E,); None when the words are to be drawn by the model.
+        count: how often, shape (E,). Token-level documents have one entry a token, each with count 1.
+    """
+
+    documents: Tensor
+    indptr: Tensor
+    word: Tensor | None
+    count: Tensor
+
+    def __post_init__(self) -> None:
+        indptr, count = self.indptr, self.count
+        if indptr.numel() != self.documents.numel() + 1 or int(indptr[0]) != 0 or int(indptr[-1]) != count.numel():
+            raise ValueError(
+                f"indptr has {indptr.numel()} entries from {int(indptr[0])} to {int(indptr[-1])}: it must have one more "
+                f"than the {self.documents.numel()} documents and run from 0 to the {count.numel()} counts."
+            )
+        if self.word is not None and self.word.shape != count.shape:
+            raise ValueError(f"word has {self.word.numel()} entries and count {count.numel()}: give one count a word.")
+        wrong = ~(torch.isfinite(count) & (count >= 0) & (count == count.round()))
+        if wrong.any():
+            entry = int(wrong.nonzero()[0])
+            raise ValueError(
+                f"Count {float(count[entry])} in document {int(self.documents[self.document[entry]])}, entry {entry}: "
+                "counts must be whole numbers of at least 0."
+            )
+        if self.word is not None and self.word.numel() and int(self.word.min()) < 0:
+            raise ValueError(f"Word id {int(self.word.min())}: word ids must be at least 0.")
+
+    @classmethod
+    def from_csr(cls, matrix: sparse.spmatrix, rows: Sequence[int] | np.ndarray | None = None) -> Batch:
+        """The chosen rows (default all) of a documents x words count matrix."""
+        documents = np.arange(matrix.shape[0]) if rows is None else np.asarray(rows)
+        part = sparse.csr_matrix(matrix if rows is None else matrix[documents])
+        dtype = torch.get_default_dtype()
+        return cls(
+            torch.as_tensor(documents, dtype=torch.int64),
+            torch.as_tensor(part.indptr, dtype=torch.int64),
+            torch.as_tensor(part.indices, dtype=torch.int64),
+            torch.as_tensor(np.asarray(part.data, dtype=np.float64), dtype=dtype),
+        )
+
+    @classmethod
+    def from_tokens(cls, documents: Sequence[Sequence[int]]) -> Batch:
+        """Token-level documents: each a sequence of word ids, repeats kept."""
+        lengths = [len(document) for document in documents]
+        words = torch.tensor([word for document in documents for word in document], dtype=torch.int64)
+        return cls._tokens(lengths, words)
+
+    @classmethod
+    def to_draw(cls, lengths: Sequence[int]) -> Batch:
+        """Documents of the given lengths whose words the model draws (prior simulation)."""
+        return cls._tokens(lengths, None)
+
+    @classmethod
+    def _tokens(cls, lengths: Sequence[int], word: Tensor | None) -> Batch:
+        indptr = torch.zeros(len(lengths) + 1, dtype=torch.int64)
+        indptr[1:] = torch.tensor(lengths, dtype=torch.int64).cumsum(0)
+        return cls(torch.arange(len(lengths)), indptr, word, torch.ones(int(indptr[-1])))
+
+    @property
+    def size(self) -> int:
+        """B, the number of documents."""
+        return self.documents.numel()
+
+    @property
+    def num_entries(self) -> int:
+        """E, the number of entries."""
+        return self.count.numel()
+
+    @cached_property
+    def document(self) -> Tensor:
+        """Row of each entry's document within the batch, shape (E,)."""
+        return torch.repeat_interleave(torch.arange(self.size), self.indptr.diff())
+
+    @cached_property
+    def length(self) -> Tensor:
+        """Tokens M_n of each document, shape (B,)."""
+        return self.count.new_zeros(self.size).index_add_(0, self.document, self.count)
+
+    @cached_property
+    def is_tokens(self) -> bool:
+        """Whether every entry counts once."""
+        return bool((self.count == 1).all())
+
+    @property
+    def words(self) -> Tensor:
+        """Ids of the distinct words, rising, shape (W,)."""
+        return self._distinct[0]
+
+    @property
+    def local_word(self) -> Tensor:
+        """Each entry's position in `words`, shape (E,)."""
+        return self._distinct[1]
+
+    @cached_property
+    def _distinct(self) -> tuple[Tensor, Tensor]:
+        if self.word is None:
+            raise ValueError("This batch has no words yet: draw them from the model first.")
+        if not self.word.numel():
+            return self.word, self.word
+        seen = torch.zeros(int(self.word.max()) + 1, dtype=torch.bool)
+        seen[self.word] = True
+        return seen.nonzero().squeeze(-1), (seen.cumsum(0) - 1)[self.word]
+
+    def head(self, num_documents: int) -> Batch:
+        """The first documents of the batch."""
+        n = min(num_documents, self.size)
+        end = int(self.indptr[n])
+        word = None if self.word is None else self.word[:end]
+        return Batch(self.documents[:n], self.indptr[: n + 1], word, self.count[:end])
+
+    def with_words(self, word: Tensor) -> Batch:
+        """The same documents with other words."""
+        return Batch(self.documents, self.indptr, word, self.count)

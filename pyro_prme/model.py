@@ -1,0 +1,192 @@
+"""The generative model (paper, eq. topic_model_z) as a Pyro program. Open it to read the model or to swap a part of it.
+
+Every draw is one small method around one `pyro.sample`: override it in a subclass to swap a prior or the likelihood.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from contextlib import AbstractContextManager, nullcontext
+
+import pyro
+import torch
+from pyro import distributions as dist
+from pyro import poutine
+from pyro.nn import PyroModule
+from torch import Tensor, nn
+
+from pyro_prme.batch import Batch
+from pyro_prme.distributions import TopicAssignment, WordGivenTopic
+from pyro_prme.networks import Decoder
+from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
+
+__all__ = ["HDP", "PRME"]
+
+_names = (f"prme_{i}" for i in itertools.count())
+
+
+class PRME(PyroModule):
+    r"""Topic model with a random function prior on the loadings.
+
+    .. math::
+        \ell_k \sim N(0, b I), \quad V_k \sim \mathrm{Beta}(1, \alpha), \quad \theta_k \sim \mathrm{Dir}(\gamma_0), \quad
+        p_k = V_k \textstyle\prod_{j<k} (1 - V_j)
+
+        h_n \sim N(0, a I), \quad f_{nk} \sim N(\mu_f(h_n, \ell_k), \sigma^2_f(h_n, \ell_k)), \quad
+        Z_{nk} \sim \mathrm{Gamma}(\beta p_k, \mathrm{scale} = e^{f_{nk}})
+
+        C_{nm} \sim \mathrm{Disc}(Z_n / \textstyle\sum_k Z_{nk}), \quad X_{nm} \sim \mathrm{Disc}(\theta_{C_{nm}})
+
+    Sites and shapes (batch | event): ell (K | ell_dim), V (K - 1), theta (K | D); h (B, 1 | h_dim), f and Z (B, K);
+    C and X (E) over the batch's entries.
+
+    Args:
+        num_topics: K, the truncation level.
+        vocab_size: D.
+        num_documents: N, documents of the corpus (a batch stands for all of them).
+        alpha: concentration of the sticks.
+        beta: total shape of a document's loadings.
+        gamma0: Dirichlet parameter of the topics.
+        h_dim, ell_dim: lengths of the documents' and topics' embeddings.
+        h_scale, ell_scale: their prior standard deviations (the paper's a and b are variances).
+        decoder: module that maps (h, ell) to the mean and variance of f, each (B, K).
+        name: prefix of this model's parameters in Pyro's param store; each model gets its own by default.
+    """
+
+    def __init__(
+        self,
+        num_topics: int,
+        vocab_size: int,
+        num_documents: int,
+        *,
+        alpha: float = 1.0,
+        beta: float = 5.0,
+        gamma0: float = 0.2,
+        h_dim: int = 20,
+        ell_dim: int = 20,
+        h_scale: float = 1.0,
+        ell_scale: float = 1.0,
+        decoder: nn.Module | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name or next(_names))
+        if num_topics < 2 or vocab_size < 1 or num_documents < 1:
+            raise ValueError(
+                f"num_topics is {num_topics}, vocab_size {vocab_size}, num_documents {num_documents}: a model needs at "
+                "least two topics, one word and one document."
+            )
+        for key, value in dict(
+            alpha=alpha, beta=beta, gamma0=gamma0, h_scale=h_scale, ell_scale=ell_scale
+        ).items():
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{key} is {value}: it must be a positive number.")
+        self.num_topics, self.vocab_size, self.num_documents = num_topics, vocab_size, num_documents
+        self.alpha, self.beta, self.gamma0 = alpha, beta, gamma0
+        self.h_dim, self.ell_dim, self.h_scale, self.ell_scale = h_dim, ell_dim, h_scale, ell_scale
+        self.decoder = self.default_decoder() if decoder is None else decoder
+
+    def default_decoder(self) -> nn.Module:
+        """The decoder used when none is given."""
+        return Decoder(self.num_topics, self.h_dim, self.ell_dim)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Runs the model on a batch; returns the words, shape (E,)."""
+        self.check(batch)
+        topics = pyro.plate("topics", self.num_topics, dim=-1)
+        with topics:
+            ell = self.sample_ell()
+        with pyro.plate("sticks", self.num_topics - 1, dim=-1):
+            V = self.sample_V()
+        with topics:
+            theta = self.sample_theta()
+        with pyro.plate("documents", self.num_documents, subsample=batch.documents, dim=-2):
+            h = self.sample_h(batch)
+            with topics:
+                f = self.sample_f(h, ell)
+                Z = self.sample_Z(V, f)
+        with pyro.plate("words", batch.num_entries, dim=-1), self.word_scale(batch):
+            C = self.sample_C(Z, batch)
+            return self.sample_X(C, theta, batch)
+
+    def sample_ell(self) -> Tensor:
+        """ell_k ~ N(0, b I), shape (K, ell_dim)."""
+        return pyro.sample("ell", dist.Normal(0.0, self.ell_scale).expand([self.ell_dim]).to_event(1))
+
+    def sample_V(self) -> Tensor:
+        """V_k ~ Beta(1, alpha), shape (K - 1,)."""
+        return pyro.sample("V", dist.Beta(1.0, self.alpha))
+
+    def sample_theta(self) -> Tensor:
+        """theta_k ~ Dir(gamma0), shape (K, D)."""
+        return pyro.sample("theta", dist.Dirichlet(torch.full((self.vocab_size,), self.gamma0)))
+
+    def sample_h(self, batch: Batch) -> Tensor:
+        """h_n ~ N(0, a I), shape (B, 1, h_dim)."""
+        return pyro.sample("h", dist.Normal(0.0, self.h_scale).expand([self.h_dim]).to_event(1))
+
+    def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
+        """f_nk ~ N(mu_f(h_n, ell_k), sigma2_f(h_n, ell_k)), shape (B, K)."""
+        mean, variance = self.decode(h, ell)
+        return pyro.sample("f", dist.Normal(mean, variance.sqrt()))
+
+    def sample_Z(self, V: Tensor, f: Tensor) -> Tensor:
+        """Z_nk ~ Gamma(beta p_k, scale = exp(f_nk)), shape (B, K)."""
+        return pyro.sample("Z", dist.Gamma(self.concentration(V), (-f).exp()))
+
+    def sample_C(self, Z: Tensor, batch: Batch) -> Tensor:
+        """C_nm ~ Disc(Z_n / sum Z_n), shape (E,)."""
+        return pyro.sample("C", TopicAssignment(Z, batch.document))
+
+    def sample_X(self, C: Tensor, theta: Tensor, batch: Batch) -> Tensor:
+        """X_nm ~ Disc(theta_C), shape (E,); observed where the batch has words."""
+        return pyro.sample("X", WordGivenTopic(theta, C), obs=batch.word)
+
+    def concentration(self, V: Tensor) -> Tensor:
+        """beta p, with the floor `sticks.MIN_CONCENTRATION`, shape (..., K)."""
+        return (log_stick_weights(V) + math.log(self.beta)).exp().clamp(min=MIN_CONCENTRATION)
+
+    def decode(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
+        """mu_f and sigma2_f for h (B, 1, h_dim) and ell (K, ell_dim), each (B, K); also under a plate of particles."""
+        if h.dim() > 3:
+            pairs = [self.decode(*pair) for pair in zip(h, ell.expand(len(h), *ell.shape[1:]), strict=True)]
+            return torch.stack([mean for mean, _ in pairs]), torch.stack([variance for _, variance in pairs])
+        return self.decoder(h.squeeze(-2), ell.reshape(ell.shape[-2:]))
+
+    def word_scale(self, batch: Batch) -> AbstractContextManager:
+        """What an entry counts: how often the word occurs, times N / B. The documents plate does not reach the words."""
+        share = self.num_documents / batch.size
+        if share == 1 and batch.is_tokens:
+            return nullcontext()
+        return poutine.scale(scale=batch.count * share)
+
+    def check(self, batch: Batch) -> None:
+        """Refuses a batch that does not belong to this model, with the reason."""
+        if batch.size < 1:
+            raise ValueError("The batch has no documents: give at least one.")
+        if int(batch.documents.max()) >= self.num_documents:
+            raise ValueError(
+                f"The batch has document {int(batch.documents.max())}, the model was built for num_documents="
+                f"{self.num_documents}: build it with the corpus's number of documents."
+            )
+        if batch.word is not None and batch.word.numel() and int(batch.word.max()) >= self.vocab_size:
+            raise ValueError(
+                f"The batch has word id {int(batch.word.max())}, the model was built for vocab_size={self.vocab_size}: "
+                "build it with the corpus's vocabulary, or drop the unknown words."
+            )
+
+
+class HDP(PRME):
+    """Hierarchical Dirichlet process topic model: the same program with f = 0, and so without the sites ell, h and f."""
+
+    def default_decoder(self) -> nn.Module:
+        return nn.Identity()
+
+    def sample_ell(self) -> Tensor:
+        return torch.zeros(())
+
+    def sample_h(self, batch: Batch) -> Tensor:
+        return torch.zeros(())
+
+    def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
+        return torch.zeros(())

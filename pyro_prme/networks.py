@@ -1,0 +1,287 @@
+"""The inference network g and the decoder f of the paper's section 4.3: MLP or ResNet, with or without batch norm.
+
+The paper counts the layers of g and f together and leaves the decoder's last one out: a network of depth 2, 4, 6 or 8
+has half of them in each (its Table 3). Build them with `encoder_of_depth` and `decoder_of_depth`, or give widths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pyro_prme.batch import Batch
+
+__all__ = [
+    "BagOfWordsEncoder",
+    "BatchNorm",
+    "Decoder",
+    "Stack",
+    "TopicEncoder",
+    "decoder_of_depth",
+    "encoder_of_depth",
+    "thin",
+]
+
+_DEPTHS = (2, 4, 6, 8)
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm that uses its running statistics for a batch of one row, where torch's refuses."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and len(x) == 1:
+            return nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(x)
+
+
+class Stack(nn.Module):
+    """Hidden layers: Linear, ReLU, batch norm, each with an optional residual connection.
+
+    The residual is the layer's input where widths agree and a linear projection of it where they do not.
+
+    Args:
+        widths: of the input and of each layer.
+        batch_norm: normalise after each ReLU.
+        residual: add the input of each layer to its output.
+    """
+
+    def __init__(self, widths: Sequence[int], *, batch_norm: bool = True, residual: bool = False) -> None:
+        super().__init__()
+        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in pairs)
+        self.norms = nn.ModuleList(BatchNorm(o) if batch_norm else nn.Identity() for _, o in pairs)
+        self.shortcuts = nn.ModuleList(
+            nn.Identity() if i == o else nn.Linear(i, o, bias=False) for i, o in pairs if residual
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
+            y = norm(layer(x).relu())
+            x = y + self.shortcuts[i](x) if len(self.shortcuts) else y
+        return x
+
+
+def thin(count: Tensor, keep: float) -> Tensor:
+    """Each token kept with probability `keep`, independently: a binomial draw from every count."""
+    return torch.binomial(count, torch.full_like(count, keep))
+
+
+def _check_dropout(word_dropout: float) -> float:
+    if not 0 <= word_dropout < 1:
+        raise ValueError(f"word_dropout is {word_dropout}: it is a probability, at least 0 and below 1.")
+    return word_dropout
+
+
+class BagOfWordsEncoder(nn.Module):
+    """g of the paper: h_n from the bag of words divided by its length.
+
+    Args:
+        vocab_size: D.
+        h_dim: length of h.
+        hidden: widths of the hidden layers; empty for a linear g.
+        batch_norm, residual: see `Stack`.
+        word_dropout: share of the tokens that g does not see in training (the E-step sees all). Without it g overfits
+            long before the topics do.
+    """
+
+    topics_site: str | None = None
+
+    def __init__(
+        self,
+        vocab_size: int,
+        h_dim: int,
+        hidden: Sequence[int] = (1000,),
+        *,
+        batch_norm: bool = True,
+        residual: bool = False,
+        word_dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.word_dropout = _check_dropout(word_dropout)
+        first, *rest = [*hidden, h_dim]
+        self.words = nn.EmbeddingBag(vocab_size, first, mode="sum")
+        nn.init.normal_(self.words.weight, std=first**-0.5)
+        self.bias = nn.Parameter(torch.zeros(first))
+        self.norm = BatchNorm(first) if batch_norm and rest else nn.Identity()
+        self.stack = Stack([first, *rest[:-1]], batch_norm=batch_norm, residual=residual)
+        self.head = nn.Linear([first, *rest][-2], h_dim) if rest else nn.Identity()
+
+    def forward(self, batch: Batch, topics: Tensor | None = None) -> Tensor:
+        """h of each document, shape (B, h_dim)."""
+        count = thin(batch.count, 1 - self.word_dropout) if self.training and self.word_dropout else batch.count
+        length = count.new_zeros(batch.size).index_add_(0, batch.document, count).clamp(min=1)
+        share = (count / length[batch.document]).to(self.bias.dtype)
+        x = self.words(batch.word, batch.indptr[:-1], per_sample_weights=share) + self.bias
+        if isinstance(self.head, nn.Identity):
+            return x
+        return self.head(self.stack(self.norm(x.relu())))
+
+
+class TopicEncoder(nn.Module):
+    """g on topic responsibilities: h_n from the mean over a document's words of E theta, normalised over topics.
+
+    Differs from the paper: K numbers from q(theta) in place of D word weights. It generalises as well, trains faster
+    and has no vocabulary-wide layer.
+
+    Args:
+        num_topics: K.
+        h_dim, hidden, batch_norm, residual, word_dropout: see `BagOfWordsEncoder`.
+    """
+
+    topics_site: str | None = "theta"
+
+    def __init__(
+        self,
+        num_topics: int,
+        h_dim: int,
+        hidden: Sequence[int] = (100,),
+        *,
+        batch_norm: bool = True,
+        residual: bool = False,
+        word_dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.word_dropout = _check_dropout(word_dropout)
+        self.norm = BatchNorm(num_topics) if batch_norm else nn.Identity()
+        self.stack = Stack([num_topics, *hidden], batch_norm=batch_norm, residual=residual)
+        self.head = nn.Linear([num_topics, *hidden][-1], h_dim)
+
+    def forward(self, batch: Batch, topics: Tensor) -> Tensor:
+        """h of each document, shape (B, h_dim), from E theta of the batch's words, shape (W, K)."""
+        count = thin(batch.count, 1 - self.word_dropout) if self.training and self.word_dropout else batch.count
+        length = count.new_zeros(batch.size).index_add_(0, batch.document, count).clamp(min=1)
+        share = count / length[batch.document]
+        responsibilities = topics / topics.sum(-1, keepdim=True)  # (W, K)
+        features = nn.functional.embedding_bag(
+            batch.local_word, responsibilities, batch.indptr[:-1], mode="sum", per_sample_weights=share.to(topics.dtype)
+        )
+        return self.head(self.stack(self.norm(features * topics.shape[-1])))
+
+
+class Decoder(nn.Module):
+    r"""The random function: mean and variance of f(h_n, ell_k), bounded so that sum_k Z_nk stays finite.
+
+    The mean is centred over topics (a common shift is absorbed by epsilon), then over documents by a running mean for
+    each topic, then truncated to (-max_mean, max_mean). The variance lies in (0, max_variance).
+
+    Differs from the paper: centring over documents is a restriction (a constant in n is a scale, p_k a shape); without
+    it f kills topics. The first layer is linear in (h, ell), so W_h h + W_ell ell is computed and added, and no
+    concatenated rows are formed.
+
+    Args:
+        num_topics: K.
+        h_dim, ell_dim: lengths of h and ell.
+        hidden: widths of the hidden layers.
+        batch_norm, residual: see `Stack`.
+        max_mean: bound on the mean. To suppress a topic, exp(-f) must beat M_n / epsilon_n: 3 does nothing for long
+            documents, 8 does.
+        max_variance: bound on the variance.
+    """
+
+    running_mean: Tensor
+
+    def __init__(
+        self,
+        num_topics: int,
+        h_dim: int,
+        ell_dim: int,
+        hidden: Sequence[int] = (80, 80),
+        *,
+        batch_norm: bool = True,
+        residual: bool = False,
+        max_mean: float = 8.0,
+        max_variance: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if max_mean <= 0 or max_variance <= 0:
+            raise ValueError(f"max_mean is {max_mean} and max_variance {max_variance}: both bounds must be positive.")
+        self.max_mean, self.max_variance = max_mean, max_variance
+        self.from_h = nn.Linear(h_dim, hidden[0])
+        self.from_ell = nn.Linear(ell_dim, hidden[0], bias=False)
+        self.norm = BatchNorm(hidden[0]) if batch_norm else nn.Identity()
+        self.stack = Stack(hidden, batch_norm=batch_norm, residual=residual)
+        self.head = nn.Linear(hidden[-1], 2)
+        self.register_buffer("running_mean", torch.zeros(num_topics))
+        self.momentum = 0.1
+
+    def topic_centred(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
+        """The head's two outputs, the first centred over topics: each (B, K)."""
+        rows = self.from_h(h).unsqueeze(-2) + self.from_ell(ell)  # (B, K, width)
+        x = self.norm(rows.flatten(0, 1).relu())
+        mean, variance = self.head(self.stack(x)).unflatten(0, rows.shape[:2]).unbind(-1)
+        return mean - mean.mean(-1, keepdim=True), variance
+
+    def forward(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f.
+
+        Args:
+            h: shape (B, h_dim).
+            ell: shape (K, ell_dim).
+
+        Returns:
+            mu_f and sigma2_f, each (B, K).
+        """
+        mean, variance = self.topic_centred(h, ell)
+        if self.training and len(h) > 1:
+            centre = mean.mean(0)
+            self.running_mean.lerp_(centre.detach(), self.momentum)
+        else:
+            centre = self.running_mean
+        return self.truncate(mean - centre), self.max_variance * variance.sigmoid()
+
+    def truncate(self, mean: Tensor) -> Tensor:
+        """The truncation layer."""
+        return self.max_mean * (mean / self.max_mean).tanh()
+
+
+def _check_depth(depth: int, residual: bool) -> None:
+    if depth not in _DEPTHS:
+        raise ValueError(f"depth is {depth}: the paper's networks have {', '.join(map(str, _DEPTHS))} layers.")
+    if residual and depth == 2:
+        raise ValueError("A network of depth 2 has no residual form: choose depth 4, 6 or 8, or residual=False.")
+
+
+def encoder_of_depth(
+    depth: int,
+    vocab_size: int,
+    h_dim: int,
+    width: int = 1000,
+    *,
+    batch_norm: bool = True,
+    residual: bool = False,
+    word_dropout: float = 0.5,
+) -> BagOfWordsEncoder:
+    """The paper's inference network of Table 3 at the given total depth."""
+    _check_depth(depth, residual)
+    hidden = [width] * (depth // 2 - 1)
+    return BagOfWordsEncoder(
+        vocab_size, h_dim, hidden, batch_norm=batch_norm, residual=residual, word_dropout=word_dropout
+    )
+
+
+def decoder_of_depth(
+    depth: int,
+    num_topics: int,
+    h_dim: int,
+    ell_dim: int,
+    width: int = 80,
+    *,
+    batch_norm: bool = True,
+    residual: bool = False,
+    max_mean: float = 8.0,
+    max_variance: float = 1.0,
+) -> Decoder:
+    """The paper's decoder network of Table 3 at the given total depth."""
+    _check_depth(depth, residual)
+    return Decoder(
+        num_topics,
+        h_dim,
+        ell_dim,
+        [width] * (depth // 2),
+        batch_norm=batch_norm,
+        residual=residual,
+        max_mean=max_mean,
+        max_variance=max_variance,
+    )

@@ -1,0 +1,90 @@
+"""The fallback for continuous sites without a closed form: a reparameterised Normal on the unconstrained scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import torch
+from pyro import distributions as dist
+from torch import Tensor, nn
+from torch.distributions import Distribution, biject_to
+
+from pyro_prme.prototype import Prototype
+from pyro_prme.rules.base import Rule, Run
+from pyro_prme.rules.points import rows_of_words
+
+__all__ = ["EncodedNormal", "MeanFieldNormal"]
+
+_INITIAL_SCALE = 0.1
+
+
+def _discrete(name: str, prototype: Prototype) -> str | None:
+    if prototype.site(name)["fn"].support.is_discrete:
+        return f"{name} is discrete and has no reparameterised gradient."
+    return None
+
+
+def _normal(prior: Distribution, loc: Tensor, log_scale: Tensor) -> Distribution:
+    """A Normal on the unconstrained scale of the prior's support; plain where the support is the real line."""
+    transform = biject_to(prior.support)
+    base = dist.Normal(loc, log_scale.exp()).to_event(transform.domain.event_dim)
+    event = prior.event_dim - base.event_dim
+    if transform == torch.distributions.transforms.identity_transform:
+        return base.to_event(event)
+    return dist.TransformedDistribution(base, transform.with_cache()).to_event(event)
+
+
+class MeanFieldNormal(Rule):
+    """A mean-field Normal for a global site."""
+
+    summary = "mean-field Normal, reparameterised gradient"
+    generic = True
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        if any(frame.size != frame.full_size for frame in prototype.site(name)["cond_indep_stack"]):
+            return f"{name} belongs to a subsampled plate: free parameters for each member are not kept."
+        return _discrete(name, prototype)
+
+    def setup(self, name: str, prototype: Prototype) -> None:
+        site = prototype.site(name)
+        value = site["value"]
+        with suppress(NotImplementedError):
+            mean = site["fn"].mean
+            if bool(torch.isfinite(mean).all()) and bool(site["fn"].support.check(mean).all()):
+                value = mean
+        free = biject_to(site["fn"].support).inv(value)
+        self.loc = nn.Parameter(free.detach().clone())
+        self.log_scale = nn.Parameter(torch.full_like(free, _INITIAL_SCALE).log())
+
+    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+        return _normal(prior, self.loc, self.log_scale)
+
+
+class EncodedNormal(Rule):
+    """A Normal whose location and scale a network reads off each document.
+
+    Args:
+        head: makes an encoder with the given number of outputs for each document.
+    """
+
+    summary = "Normal from an encoder head, reparameterised gradient"
+    generic = True
+
+    def __init__(self, head: Callable[[int], nn.Module]) -> None:
+        super().__init__()
+        self._head = head
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        return _discrete(name, prototype)
+
+    def setup(self, name: str, prototype: Prototype) -> None:
+        fn = prototype.site(name)["fn"]
+        self._shape = biject_to(fn.support).inv(prototype.value(name)).shape[1:]
+        self.encoder = self._head(2 * self._shape.numel())
+
+    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+        site = getattr(self.encoder, "topics_site", None)
+        out = self.encoder(run.batch, rows_of_words(run, site) if site else None)  # (B, 2 size)
+        loc, log_scale = (part.reshape(-1, *self._shape) for part in out.chunk(2, -1))
+        return _normal(prior, loc, log_scale + torch.tensor(_INITIAL_SCALE).log())

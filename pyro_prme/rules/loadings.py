@@ -1,0 +1,139 @@
+"""The rule for Z: Gamma loadings that are normalised into topic proportions (eq. update_z)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from pyro import distributions as dist
+from torch import Tensor
+from torch.distributions import Distribution
+
+from pyro_prme.bounds import elog_gamma_loadings, gamma_entropy, profiled_loadings
+from pyro_prme.expectations import expected, expected_exp_neg, expected_log, expected_log_rows
+from pyro_prme.kernels import LocalStep, local_step
+from pyro_prme.prototype import Draw, Prototype
+from pyro_prme.rules.base import Rule, Run, register
+from pyro_prme.updates import loadings_update
+
+__all__ = ["GammaLoadings", "Local"]
+
+
+class Local(NamedTuple):
+    """What an E-step leaves behind for a batch."""
+
+    step: LocalStep
+    elog_theta: Tensor  # (W, K), of the batch's distinct words
+
+
+@register("Z")
+class GammaLoadings(Rule):
+    r"""q(Z_nk) = Gamma(a_nk, rate_nk) from the fixed point of eq. update_z and eq. update_c, epsilon solved.
+
+    The fixed point over Z and C is run here; the rule for C reads its result.
+
+    Args:
+        objective: "profiled" gives f and V the gradient of the bound with q(Z) maximised out (the same at the current
+            q(Z), and bounded elsewhere), "plain" that at a fixed q(Z), as the paper.
+        max_sweeps: most sweeps over Z and C.
+        tolerance: a document stops when the change of its a_n, summed over topics, falls below tolerance times M_n.
+        scale, assignment, topics: names of the sites f, C and theta.
+    """
+
+    summary = "Gamma, closed form (eq. update_z)"
+
+    def __init__(
+        self,
+        objective: str = "profiled",
+        *,
+        max_sweeps: int = 20,
+        tolerance: float = 1e-3,
+        scale: str = "f",
+        assignment: str = "C",
+        topics: str = "theta",
+    ) -> None:
+        super().__init__()
+        if objective not in ("profiled", "plain"):
+            raise ValueError(f"objective is {objective!r}: choose 'profiled' or 'plain'.")
+        self.objective, self.max_sweeps, self.tolerance = objective, max_sweeps, tolerance
+        self.scale, self.assignment, self.topics = scale, assignment, topics
+        self.needs = (assignment,)
+        self.moments = (scale, topics)
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        if self.assignment not in prototype:
+            return f"there is no site {self.assignment} that {name} could be the loadings of."
+        for draw in prototype:
+            prior, Z = draw.site(name)["fn"], draw.value(name)
+            if not isinstance(prior, torch.distributions.Gamma):
+                return f"the prior of {name} is {type(prior).__name__}, not Gamma."
+            assignment = draw.site(self.assignment)["fn"]
+            proportions = getattr(assignment, "probs", None)
+            rows = (Z / Z.sum(-1, keepdim=True))[draw.batch.document]
+            if proportions is None or proportions.shape != rows.shape or not torch.allclose(proportions, rows, rtol=1e-4):
+                return f"the probabilities of {self.assignment} are not {name} divided by its sum over topics."
+            if reason := self._rate_refusal(name, draw):
+                return reason
+            if reason := draw.scale_refusal(name, self.assignment):
+                return reason
+        others = prototype.children(name) - {self.assignment}
+        if others:
+            return f"{' and '.join(sorted(others))} also depends on {name}, beside {self.assignment}."
+        return None
+
+    def _rate_refusal(self, name: str, draw: Draw) -> str | None:
+        if self.scale not in draw or name not in draw.children(self.scale):
+            return None
+        prior, f = draw.site(name)["fn"], draw.value(self.scale)
+        if not torch.allclose(prior.rate, (-f).exp().expand_as(prior.rate), rtol=1e-4):
+            return f"the rate of {name} is not exp(-{self.scale})."
+        moved = draw.intervene(self.scale).site(name)["fn"]
+        if not torch.equal(moved.concentration, prior.concentration):
+            return f"the shape of {name} depends on {self.scale}."
+        return None
+
+    def _moments_of_f(self, prior: dist.Gamma, run: Run) -> tuple[Tensor, Tensor]:
+        """E[f] and E[exp(-f)], each (B, K); a model without f has a fixed rate."""
+        if run.has(self.scale):
+            q, value = run.posterior(self.scale), run.value(self.scale)
+            return expected(q, value), expected_exp_neg(q, value)
+        return -prior.rate.log(), prior.rate
+
+    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+        batch, held = run.batch, run.held.get(name)
+        with torch.no_grad():
+            _, exp_neg_f = self._moments_of_f(prior, run)
+            c = prior.concentration.expand(batch.size, -1)
+            if held is None:
+                elog_theta = expected_log_rows(run.posterior(self.topics), run.value(self.topics), batch.words)
+                step = local_step(
+                    batch.indptr,
+                    batch.local_word,
+                    batch.count,
+                    elog_theta,
+                    c,
+                    exp_neg_f,
+                    max_sweeps=self.max_sweeps,
+                    tolerance=self.tolerance,
+                )
+            else:
+                step, elog_theta = held
+                a, rate = loadings_update(c, step.counts, exp_neg_f, batch.length, step.epsilon)
+                step = step._replace(concentration=a, rate=rate)
+        run.local[name] = Local(step, elog_theta)
+        return dist.Gamma(step.concentration, step.rate, validate_args=False)
+
+    def placeholder(self, posterior: Distribution) -> Tensor:
+        return torch.ones(()).expand(posterior.batch_shape)
+
+    def term(self, name: str, run: Run, bound: str) -> Tensor:
+        prior, q, step = run.prior(name), run.posterior(name), run.local[name].step
+        mean_f, exp_neg_f = self._moments_of_f(prior, run)
+        mean, elog = q.mean, expected_log(q, run.value(name))
+        if self.objective == "plain":
+            value = elog_gamma_loadings(prior.concentration, mean_f, exp_neg_f, mean, elog)
+            return run.scaled_sum(name, value + gamma_entropy(q.concentration, q.rate))
+        slope = run.batch.length / step.epsilon  # (B,)
+        coupling = step.counts * elog - slope.unsqueeze(-1) * mean
+        value = profiled_loadings(prior.concentration, step.counts, mean_f, exp_neg_f, slope)
+        return run.scaled_sum(name, value - coupling)

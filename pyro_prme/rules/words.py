@@ -1,0 +1,217 @@
+"""Rules for the words: C (eq. update_c), theta (eq. update_eta) and the expected log likelihood of X."""
+
+from __future__ import annotations
+
+import torch
+from pyro import distributions as dist
+from torch import Tensor
+from torch.distributions import Distribution
+
+from pyro_prme.bounds import (
+    dirichlet_entropy,
+    elog_dirichlet,
+    elog_sum_epsilon,
+    elog_sum_particles,
+    elog_sum_quadrature,
+)
+from pyro_prme.distributions import ImpliedAssignment, WordMajorDirichlet
+from pyro_prme.expectations import expected_log, expected_log_rows
+from pyro_prme.kernels import LocalStep
+from pyro_prme.prototype import Prototype
+from pyro_prme.rules.base import Rule, Run, register
+from pyro_prme.rules.loadings import Local
+from pyro_prme.updates import assignment_probabilities, dirichlet_update
+
+__all__ = ["Assignment", "DirichletTopics", "Words"]
+
+
+@register("C")
+class Assignment(Rule):
+    """q(C_nm) = Disc(phi_nm), implied by E ln Z and E ln theta and never stored (eq. update_c).
+
+    Args:
+        loadings, topics, words: names of the sites Z, theta and X.
+    """
+
+    summary = "categorical, phi implied (eq. update_c)"
+
+    def __init__(self, *, loadings: str = "Z", topics: str = "theta", words: str = "X") -> None:
+        super().__init__()
+        self.loadings, self.topics, self.words = loadings, topics, words
+        self.needs = (words,)
+        self.moments = (loadings, topics)
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        if self.words not in prototype:
+            return f"there is no site {self.words} that {name} could be the topics of."
+        others = prototype.children(name) - {self.words}
+        if others:
+            return f"{' and '.join(sorted(others))} also depends on {name}, beside {self.words}."
+        for draw in prototype:
+            if not hasattr(draw.site(name)["fn"], "probs"):
+                return f"{name} is {type(draw.site(name)['fn']).__name__}, not a categorical choice of a topic."
+        return None
+
+    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+        batch = run.batch
+        if self.loadings not in run.local:
+            run.local[self.loadings] = self._from_drawn_loadings(run)
+        step, elog_theta = run.local[self.loadings]
+        return ImpliedAssignment(step.elog_loadings, elog_theta, batch.document, batch.local_word)
+
+    @torch.no_grad()
+    def _from_drawn_loadings(self, run: Run) -> Local:
+        """The same quantities for loadings without a closed form: one update of phi, given E ln Z or a draw of Z."""
+        batch, q, Z = run.batch, run.posterior(self.loadings), run.value(self.loadings)
+        elog_theta = expected_log_rows(run.posterior(self.topics), run.value(self.topics), batch.words)
+        elog = expected_log(q, Z)  # (B, K)
+        logits = elog[batch.document] + elog_theta[batch.local_word]
+        weighted = batch.count.unsqueeze(-1) * assignment_probabilities(elog[batch.document], elog_theta[batch.local_word])
+        counts = torch.zeros_like(elog).index_add_(0, batch.document, weighted)
+        statistics = torch.zeros_like(elog_theta).index_add_(0, batch.local_word, weighted)
+        nothing = torch.zeros(batch.size)
+        step = LocalStep(counts, counts, counts, nothing, elog, logits.logsumexp(-1), statistics, nothing.long())
+        return Local(step, elog_theta)
+
+    def placeholder(self, posterior: Distribution) -> Tensor:
+        return torch.zeros((), dtype=torch.int64).expand(posterior.batch_shape)
+
+    def is_constant(self, name: str, run: Run) -> bool:
+        return isinstance(run.posterior(self.loadings), torch.distributions.Gamma)
+
+    def term(self, name: str, run: Run, bound: str) -> Tensor:
+        """Sum over entries of E ln p(C | Z) + H[q(C)], from the words' log-normalisers: no entries x topics table."""
+        batch, (step, elog_theta) = run.batch, run.local[self.loadings]
+        q, Z = run.posterior(self.loadings), run.value(self.loadings)
+        entropy = (
+            (batch.count.double() * step.log_normalizer.double()).sum()
+            - (step.counts.double() * step.elog_loadings.double()).sum()
+            - (step.statistics.double() * elog_theta.double()).sum()
+        )
+        elog = (step.counts.double() * expected_log(q, Z).double()).sum()
+        normalizer = (batch.length.double() * self._elog_sum(q, Z, step, bound)).sum()
+        return run.scale(self.loadings) * (entropy + elog - normalizer)
+
+    @staticmethod
+    def _elog_sum(q: Distribution, Z: Tensor, step: LocalStep, bound: str) -> Tensor:
+        if not isinstance(q, torch.distributions.Gamma):
+            return Z.sum(-1).log().double()
+        if bound == "quadrature":
+            return elog_sum_quadrature(q.concentration, q.rate)
+        if bound == "particles":
+            return elog_sum_particles(q.concentration, q.rate).double()
+        return elog_sum_epsilon(q.mean.double(), step.epsilon.double())
+
+
+@register("X")
+class Words(Rule):
+    """Expected log likelihood of the words, sum over k of phi_nm(k) E ln theta_kx.
+
+    Args:
+        assignment, topics, loadings: names of the sites C, theta and Z.
+    """
+
+    summary = "expected log likelihood, theta[C, x]"
+
+    def __init__(self, *, assignment: str = "C", topics: str = "theta", loadings: str = "Z") -> None:
+        super().__init__()
+        self.assignment, self.topics, self.loadings = assignment, topics, loadings
+        self.moments = (assignment, topics)
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        for missing in {self.assignment, self.topics} - set(prototype.names):
+            return f"there is no site {missing} that {name} could be drawn from."
+        for draw in (*prototype, *(draw.intervene(self.assignment) for draw in prototype)):
+            theta, topic, word = draw.value(self.topics), draw.value(self.assignment), draw.value(name)
+            if theta.dim() != 2 or int(topic.max()) >= theta.shape[0] or int(word.max()) >= theta.shape[1]:
+                return f"{self.topics} is not a topics x words table for {name}."
+            if not torch.allclose(draw.log_prob(name), theta[topic, word].log(), rtol=1e-4, atol=1e-5):
+                return f"the density of {name} is not {self.topics}[{self.assignment}, x]."
+        return None
+
+    def is_constant(self, name: str, run: Run) -> bool:
+        return not run.value(self.topics).requires_grad
+
+    def term(self, name: str, run: Run, bound: str) -> Tensor:
+        step, elog_theta = run.local[self.loadings]
+        if run.value(self.topics).requires_grad:
+            elog_theta = expected_log_rows(run.posterior(self.topics), run.value(self.topics), run.batch.words)
+        return run.scale(self.loadings) * (step.statistics.double() * elog_theta.double()).sum()
+
+
+@register("theta")
+class DirichletTopics(Rule):
+    """q(theta_k) = Dir(gamma_k), moved by natural steps (eq. update_eta, eq. stochastic_update_eta).
+
+    gamma is a word-major buffer (D, K), so that a word's row is contiguous; `topics()` has the users' (K, D).
+
+    Args:
+        words, loadings: names of the sites X and Z.
+    """
+
+    summary = "Dirichlet, natural step (eq. update_eta)"
+    gamma: Tensor
+    total: Tensor
+    pending: Tensor
+
+    def __init__(self, *, words: str = "X", assignment: str = "C", loadings: str = "Z") -> None:
+        super().__init__()
+        self.words, self.assignment, self.loadings = words, assignment, loadings
+        self.needs = (assignment, words)
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        fn = prototype.site(name)["fn"]
+        if not isinstance(fn, torch.distributions.Dirichlet):
+            return f"the prior of {name} is {type(fn).__name__}, not Dirichlet."
+        others = prototype.children(name) - {self.words}
+        if others:
+            return f"{' and '.join(sorted(others))} also depends on {name}, beside {self.words}."
+        return None
+
+    def setup(self, name: str, prototype: Prototype) -> None:
+        prior, draw = prototype.site(name)["fn"].concentration, prototype.value(name)
+        self._prior = prior.detach()
+        self.register_buffer("gamma", (self._prior + 100 * draw).mT.contiguous())
+        self.register_buffer("total", self.gamma.sum(0))
+        self.register_buffer("pending", torch.zeros_like(self.gamma), persistent=False)
+
+    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+        self._prior = prior.concentration.detach()
+        return WordMajorDirichlet(self.gamma, self.total)
+
+    def placeholder(self, posterior: Distribution) -> Tensor:
+        return torch.ones(()).expand(posterior.batch_shape + posterior.event_shape)
+
+    def is_constant(self, name: str, run: Run) -> bool:
+        return not run.prior(name).concentration.requires_grad
+
+    def term(self, name: str, run: Run, bound: str) -> Tensor:
+        parts = []
+        prior = run.prior(name).concentration
+        for k in range(self.gamma.shape[1]):
+            gamma = self.gamma[:, k].double()
+            elog = gamma.digamma() - gamma.sum().digamma()
+            parts.append(elog_dirichlet(prior[k].double(), elog) + dirichlet_entropy(gamma, elog))
+        return run.scaled_sum(name, torch.stack(parts))
+
+    @torch.no_grad()
+    def gather(self, name: str, run: Run, scale: float | None = None) -> None:
+        statistics = run.local[self.loadings].step.statistics
+        weight = run.scale(self.loadings) if scale is None else scale
+        self.pending[run.batch.words] += weight * statistics
+
+    @torch.no_grad()
+    def natural_step(self, rate: float) -> None:
+        target = dirichlet_update(self._prior.mT, self.pending)
+        self.set(self.gamma.lerp_(target, rate) if rate < 1 else target)
+
+    @torch.no_grad()
+    def set(self, gamma: Tensor) -> None:
+        """Replaces gamma, word-major (D, K), and forgets the pending statistics."""
+        self.gamma.copy_(gamma)
+        self.total.copy_(self.gamma.sum(0, dtype=torch.float64))
+        self.pending.zero_()
+
+    def topics(self) -> Tensor:
+        """E theta, shape (K, D)."""
+        return (self.gamma / self.total).mT
