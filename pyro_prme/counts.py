@@ -23,9 +23,11 @@ def float_csr(counts: Any) -> scipy.sparse.csr_array:
             raise ValueError("the rows of the counts differ in length: give one number for each word") from None
     if counts.ndim != 2:
         raise ValueError(f"the counts have {counts.ndim} dimensions, and two are needed: documents x words")
-    if counts.dtype.kind not in "biufO":
+    if counts.dtype.kind not in ("biuf" if scipy.sparse.issparse(counts) else "biufO"):
         raise ValueError(f"the counts are of type {counts.dtype}, and must be numbers: convert them first")
     try:
+        if counts.dtype.kind == "O":
+            counts = counts.astype(np.float64)
         matrix = scipy.sparse.csr_array(counts, dtype=np.float64, copy=True)
         matrix.check_format(full_check=True)
     except (TypeError, ValueError) as error:

@@ -147,3 +147,7 @@ class WordMajorDirichlet(dist.Dirichlet):
     def __init__(self, gamma: Tensor, total: Tensor) -> None:
         super().__init__(gamma.mT, validate_args=False)
         self.total = total
+
+    def mean_rows(self, words: Tensor) -> Tensor:
+        """E theta of some words, word-major, shape (W, K)."""
+        return self.concentration.mT[words] / self.total

@@ -55,13 +55,18 @@ class ClosedForm_ELBO(TraceMeanField_ELBO):
         guide = unwrap(guide)
         if not isinstance(guide, ClosedFormGuide):
             raise ValueError(f"ClosedForm_ELBO works with a ClosedFormGuide, and this guide is {type(guide).__name__}.")
-        run = guide.expectations(*args)
+        return self.terms_of(guide.expectations(*args))
+
+    def terms_of(self, run: Run, *, skip_slow: bool = False) -> dict[str, Tensor]:
+        """The bound by site, for a run that has been made; `skip_slow` leaves out rules whose term is slow."""
         out = {}
         for name, site in run.trace.nodes.items():
             if site["type"] != "sample" or "rule" not in site["infer"]:
                 continue
             rule = site["infer"]["rule"]
-            if rule is not None and not self.constants and rule.is_constant(name, run):
+            if rule is not None and (
+                (skip_slow and rule.slow) or (not self.constants and rule.is_constant(name, run))
+            ):
                 continue
             term = None if rule is None else rule.term(name, run, self.bound)
             out[name] = self._fallback(name, run) if term is None else term

@@ -22,8 +22,8 @@ def completion_perplexity(doc_topic: Any, topic_word: Any, held_out: Corpus | An
         \exp\Big(-\frac{\sum_n \sum_d x_{nd} \ln \sum_k \pi_{nk} \theta_{kd}}{\sum_n \sum_d x_{nd}}\Big)
 
     with x the held-out counts, pi the rows of ``doc_topic`` and theta those of ``topic_word``, each divided by its sum.
-    It is infinite if a held-out token has probability zero. ``Corpus.split_tokens`` makes the held-out counts; ``doc_topic``
-    must come from the observed ones.
+    It is infinite if a held-out token has probability zero. ``Corpus.split_tokens`` makes the held-out counts;
+    ``doc_topic`` must come from the observed ones.
 
     Differs from the paper: its equation is written for one document; here the mean runs over all held-out tokens of all
     documents.
@@ -62,8 +62,8 @@ def log_predictive(doc_topic: Any, topic_word: Any, held_out: Corpus | Any) -> n
     expected = (counts.shape[0], topics.shape[0])
     if proportions.shape != expected or topics.shape[1] != counts.shape[1]:
         raise ValueError(
-            f"doc_topic has shape {proportions.shape}, topic_word {topics.shape} and held_out {counts.shape}: they must "
-            "be (N, K), (K, D) and (N, D)"
+            f"doc_topic has shape {proportions.shape}, topic_word {topics.shape} and held_out {counts.shape}: "
+            "they must be (N, K), (K, D) and (N, D)"
         )
     by_word = np.ascontiguousarray(topics.T)  # (D, K)
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))

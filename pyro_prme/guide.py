@@ -13,6 +13,7 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from pyro_prme.batch import Batch
 from pyro_prme.model import PRME
 from pyro_prme.networks import TopicEncoder
 from pyro_prme.plan import Plan, make_plan
@@ -154,3 +155,9 @@ class PRMEGuide(ClosedFormGuide):
         super().__init__(model, rules, head=lambda size: TopicEncoder(model.num_topics, size), name=name)
         encoder = TopicEncoder(model.num_topics, model.h_dim) if encoder is None else encoder
         self._offered = {"h": Amortized(encoder)}
+
+    def embeddings(self, batch: Batch) -> Tensor:
+        """h of each document, shape (B, h_dim), in the guide's current mode."""
+        encoder = self.rules["h"].encoder
+        site = getattr(encoder, "topics_site", None)
+        return encoder(batch, self.rules[site].rows(batch.words) if site else None)

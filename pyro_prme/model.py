@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 
 import pyro
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from pyro_prme.batch import Batch
 from pyro_prme.distributions import TopicAssignment, WordGivenTopic
 from pyro_prme.networks import Decoder
+from pyro_prme.prototype import eval_mode
 from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
 
 __all__ = ["HDP", "PRME"]
@@ -152,6 +154,20 @@ class PRME(PyroModule):
             pairs = [self.decode(*pair) for pair in zip(h, ell.expand(len(h), *ell.shape[1:]), strict=True)]
             return torch.stack([mean for mean, _ in pairs]), torch.stack([variance for _, variance in pairs])
         return self.decoder(h.squeeze(-2), ell.reshape(ell.shape[-2:]))
+
+    @torch.no_grad()
+    def recentre(self, embeddings: Iterable[Tensor], ell: Tensor) -> None:
+        """Recomputes the decoder's running mean of f over documents exactly.
+
+        Args:
+            embeddings: h of all documents, batch by batch, each (B, h_dim).
+            ell: shape (K, ell_dim).
+        """
+        if isinstance(self.decoder, Decoder):
+            with eval_mode(self.decoder):
+                means = [(len(h), self.decoder.topic_centred(h, ell)[0].mean(0)) for h in embeddings]
+            num = sum(size for size, _ in means)
+            self.decoder.running_mean.copy_(sum(size / num * mean for size, mean in means))
 
     def word_scale(self, batch: Batch) -> AbstractContextManager:
         """What an entry counts: how often the word occurs, times N / B. The documents plate does not reach the words."""

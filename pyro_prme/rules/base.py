@@ -79,6 +79,8 @@ class Rule(nn.Module):
     moments: tuple[str, ...] = ()
     #: Sites that must have a closed form for this one to hold.
     needs: tuple[str, ...] = ()
+    #: Whether its term is so slow that it is computed when the bound is reported, and not at every step.
+    slow: bool = False
     #: Whether it is the generic fallback.
     generic: bool = False
 

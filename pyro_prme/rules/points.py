@@ -8,6 +8,7 @@ from pyro.distributions.util import sum_rightmost
 from torch import Tensor, nn
 from torch.distributions import Distribution, biject_to
 
+from pyro_prme.distributions import WordMajorDirichlet
 from pyro_prme.expectations import expected
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run, register
@@ -82,15 +83,13 @@ class Point(Rule):
         return run.scaled_sum(name, log_prob)
 
 
+@torch.no_grad()
 def rows_of_words(run: Run, site: str) -> Tensor:
     """E theta of the batch's distinct words, word-major (W, K), without a gradient."""
     q = run.posterior(site)
-    total = getattr(q, "total", None)
-    words = run.batch.words
-    with torch.no_grad():
-        if total is not None:
-            return q.concentration.mT[words] / total
-        return expected(q, run.value(site)).mT[words]
+    if isinstance(q, WordMajorDirichlet):
+        return q.mean_rows(run.batch.words)
+    return expected(q, run.value(site)).mT[run.batch.words]
 
 
 class Amortized(Rule):

@@ -150,6 +150,7 @@ class DirichletTopics(Rule):
     """
 
     summary = "Dirichlet, natural step (eq. update_eta)"
+    slow = True
     gamma: Tensor
     total: Tensor
     pending: Tensor
@@ -202,7 +203,7 @@ class DirichletTopics(Rule):
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:
-        target = dirichlet_update(self._prior.mT, self.pending)
+        target = dirichlet_update(self.prior(), self.pending)
         self.set(self.gamma.lerp_(target, rate) if rate < 1 else target)
 
     @torch.no_grad()
@@ -211,6 +212,14 @@ class DirichletTopics(Rule):
         self.gamma.copy_(gamma)
         self.total.copy_(self.gamma.sum(0, dtype=torch.float64))
         self.pending.zero_()
+
+    def prior(self) -> Tensor:
+        """gamma0 as the model had it last, word-major, broadcastable to (D, K)."""
+        return self._prior.mT
+
+    def rows(self, words: Tensor) -> Tensor:
+        """E theta of some words, word-major, shape (W, K)."""
+        return WordMajorDirichlet(self.gamma, self.total).mean_rows(words)
 
     def topics(self) -> Tensor:
         """E theta, shape (K, D)."""

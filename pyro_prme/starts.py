@@ -1,0 +1,124 @@
+"""Where inference starts from. The start decides quality more than anything else: k-means is the default."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.cluster import KMeans
+from torch import Tensor
+
+from pyro_prme.guide import ClosedFormGuide
+from pyro_prme.rules import DirichletTopics, Point
+from pyro_prme.sticks import sticks_from_weights
+
+__all__ = ["STARTS", "Start", "begin", "document_start", "kmeans_start", "random_start"]
+
+_TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
+_SAMPLE = 10_000  # documents that k-means looks at
+
+
+class Start(NamedTuple):
+    """First guesses of the topics, largest first."""
+
+    centres: np.ndarray  # (K, D), rows that sum to one
+    shares: np.ndarray  # (K,), of the documents
+
+
+def _rows_normalised(counts: sparse.csr_matrix) -> sparse.csr_matrix:
+    counts = sparse.csr_matrix(counts, dtype=np.float32)
+    lengths = np.asarray(counts.sum(1)).ravel()
+    return sparse.csr_matrix(sparse.diags(1 / np.maximum(lengths, 1)) @ counts, dtype=np.float32)
+
+
+def _check(counts: sparse.csr_matrix, num_topics: int, what: str) -> None:
+    documents = int((np.diff(counts.indptr) > 0).sum())
+    if documents < num_topics:
+        raise ValueError(
+            f"{num_topics} topics and {documents} documents with words: {what} needs at least as many documents as topics."
+        )
+
+
+def kmeans_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Generator) -> Start:
+    """Centres of k-means on the square roots of the normalised counts, largest cluster first.
+
+    A large corpus, or a stream, is represented by a sample of its documents.
+    """
+    _check(counts, num_topics, "a k-means start")
+    if counts.shape[0] > _SAMPLE:
+        counts = counts[np.sort(rng.choice(counts.shape[0], _SAMPLE, replace=False))]
+    counts = counts[np.diff(counts.indptr) > 0]
+    frequencies = _rows_normalised(counts)
+    kmeans = KMeans(num_topics, n_init=1, max_iter=20, random_state=int(rng.integers(2**31)))
+    labels = kmeans.fit_predict(frequencies.sqrt())
+    sizes = np.bincount(labels, minlength=num_topics)
+    member = sparse.csr_matrix((np.ones(len(labels), np.float32), (labels, np.arange(len(labels)))))
+    member.resize(num_topics, len(labels))
+    centres = (member @ frequencies).toarray() / np.maximum(sizes, 1)[:, None]
+    order = np.argsort(-sizes, kind="stable")
+    return Start(centres[order], sizes[order] / sizes.sum())
+
+
+def document_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Generator) -> Start:
+    """Each topic is the mean of ten random documents (fewer where the corpus has fewer)."""
+    _check(counts, num_topics, "a start from documents")
+    rows = np.flatnonzero(np.diff(counts.indptr))
+    each = max(1, min(10, len(rows) // num_topics))
+    chosen = rng.choice(rows, num_topics * each, replace=False)
+    frequencies = _rows_normalised(counts[chosen])
+    member = sparse.csr_matrix((np.full(len(chosen), 1 / each, np.float32), (np.arange(len(chosen)) // each, np.arange(len(chosen)))))
+    return Start((member @ frequencies).toarray(), np.full(num_topics, 1 / num_topics))
+
+
+def random_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Generator) -> Start:
+    """Topics drawn at random around the corpus's word frequencies."""
+    frequencies = np.asarray(counts.sum(0), dtype=np.float64).ravel()
+    centres = rng.gamma(1.0, size=(num_topics, counts.shape[1])) * (frequencies + 1 / counts.shape[1])
+    return Start(centres / centres.sum(1, keepdims=True), np.full(num_topics, 1 / num_topics))
+
+
+STARTS = {"kmeans": kmeans_start, "documents": document_start, "random": random_start}
+
+
+def begin(guide: ClosedFormGuide, counts: sparse.csr_matrix, start: str = "kmeans", seed: int = 0) -> None:
+    """Sets gamma, ell and V of a guide whose plan has been made.
+
+    gamma is gamma0 + 10 (N / K) centre + Gamma(1, 0.1) noise; ell is a random projection of the centres' square roots,
+    centred and normalised; V has the clusters' shares as its weights.
+
+    Args:
+        guide: with its rules set up.
+        counts: documents x words, all of the corpus or a sample of it.
+        start: a key of `STARTS`.
+        seed: decides the start.
+    """
+    if start not in STARTS:
+        raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
+    topics = guide.rules["theta"]
+    if not isinstance(topics, DirichletTopics):
+        raise ValueError("A start sets the Dirichlet parameters of theta, and this guide has another rule for theta.")
+    num_words, num_topics = topics.gamma.shape
+    if counts.shape[1] != num_words:
+        raise ValueError(f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus.")
+    rng = np.random.default_rng(seed)
+    centres, shares = STARTS[start](counts, num_topics, rng)
+    weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
+    noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
+    topics.set(topics.prior() + torch.as_tensor(weight * centres.T + noise, dtype=topics.gamma.dtype))
+    sticks, ell = (guide.rules[name] if name in guide.rules else None for name in ("V", "ell"))
+    if isinstance(sticks, Point):
+        smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.free.dtype)
+        sticks.set(sticks_from_weights(smooth / smooth.sum()))
+    if isinstance(ell, Point):
+        ell.set(_projection(centres, ell.free, rng))
+
+
+def _projection(centres: np.ndarray, like: Tensor, rng: np.random.Generator) -> Tensor:
+    """Unit vectors: a random projection of the centres' square roots around their mean."""
+    roots = np.sqrt(centres)
+    roots -= roots.mean(0)
+    projected = roots @ rng.normal(size=(centres.shape[1], like.shape[-1]))
+    norms = np.linalg.norm(projected, axis=1, keepdims=True)
+    return torch.as_tensor(projected / np.maximum(norms, 1e-12), dtype=like.dtype)
