@@ -1,0 +1,59 @@
+"""Seeds, input checks and axes shared by the samplers; a user never opens this."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Seed", "batch_dims", "batch_shape", "first_draw", "generator", "new_axes", "positive", "whole"]
+
+Seed = int | np.random.Generator | None
+
+
+def generator(seed: Seed) -> np.random.Generator:
+    """The numpy generator of a seed; a generator is used as it is, and moves on."""
+    return np.random.default_rng(seed)
+
+
+def positive(name: str, value: Any, zero: bool = False) -> float:
+    """``value`` as a float, or one sentence why not."""
+    kind = "a finite number of at least 0" if zero else "a finite number above 0"
+    if not isinstance(value, Real) or not np.isfinite(float(value)) or value < 0 or (value == 0 and not zero):
+        raise ValueError(f"{name} must be {kind}, but it is {value!r}; pass such a number.")
+    return float(value)
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """``value`` as an int of at least ``least``, or one sentence why not."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, but it is {value!r}; pass such a number.")
+    return int(value)
+
+
+def batch_shape(num_draws: int | None) -> tuple[int, ...]:
+    """Leading shape of a sampler's arrays: none for a single draw."""
+    return () if num_draws is None else (whole("num_draws", num_draws),)
+
+
+def batch_dims(num_draws: int | None) -> tuple[str, ...]:
+    """Names of the leading dimensions that go with `batch_shape`."""
+    return () if num_draws is None else ("draw",)
+
+
+def first_draw(data: Any, draw: int) -> Any:
+    """One draw of an xarray object, which may have no draw dimension."""
+    return data.isel(draw=draw) if "draw" in data.dims else data
+
+
+def new_axes(ax: Axes | None, width: float = 5.0, height: float = 3.2) -> Axes:
+    """The axes given, or those of a new figure."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]

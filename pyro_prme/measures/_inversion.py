@@ -1,0 +1,53 @@
+"""Numeric inversion of a Levy tail, with error control; a user never opens this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SMALLEST_LOG", "invert_tail"]
+
+Array = NDArray[np.float64]
+SMALLEST_LOG = -708.0  # exp of it is nearly the smallest normal double
+
+
+def _straightened(tail: Array, constant: float, discount: float) -> tuple[Array, Array]:
+    """A function of the tail that is nearly -ln(x) for small x and ln(tail) for a small tail, and its derivative."""
+    w = tail / constant if discount == 0 else np.log1p(discount * tail / constant) / discount
+    rise = -np.expm1(-w)
+    return w + np.log(rise), 1 / (rise * (constant + discount * tail))
+
+
+def invert_tail(
+    tail: Callable[[Array], Array],
+    slope: Callable[[Array], Array],
+    to_x: Callable[[Array], Array],
+    u: Array,
+    top: float,
+    constant: float,
+    discount: float,
+) -> Array:
+    """Solve tail(to_x(z)) = u for a decreasing tail by Newton on `_straightened`, kept inside a shrinking bracket.
+
+    ``slope`` is minus the derivative of the tail with respect to z. Stops at a relative change of x below 1e-12.
+    """
+    goal = _straightened(u, constant, discount)[0]
+    low, high = np.full_like(u, SMALLEST_LOG), np.full_like(u, top)
+    z = np.clip(-goal, low, high)
+    out, open_ = to_x(z), np.arange(u.size)
+    for _ in range(200):
+        x = out[open_]
+        value = tail(x)
+        low, high = np.where(value > u[open_], z, low), np.where(value > u[open_], high, z)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            level, rise = _straightened(value, constant, discount)
+            z = z + (level - goal[open_]) / (rise * slope(x))
+        z = np.where((z > low) & (z < high), z, (low + high) / 2)
+        out[open_] = to_x(z)
+        left = np.abs(out[open_] - x) > 1e-12 * x
+        if not left.any():
+            return out
+        open_, low, high, z = open_[left], low[left], high[left], z[left]
+    raise ArithmeticError("The inverse tail did not settle to 1e-12; the Levy measure's parameters are too extreme.")

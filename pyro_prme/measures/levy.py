@@ -1,0 +1,290 @@
+r"""Levy measures by their tail T and its inverse; open this to turn a Poisson process into a random measure's weights.
+
+A completely random measure has atoms whose weights are the points of a Poisson process with Levy measure nu. With
+
+.. math:: T(x) = \nu((x, \infty)), \qquad \widetilde\vartheta_k = T^{-1}(\vartheta_k),
+
+the points of a unit-rate Poisson process become those weights, largest first (paper, section 3.2 and appendix).
+
+Differs from the paper: section 3.2 writes the map as T, the appendix as the inverse of the tail. Here T is the tail and
+the map is ``inverse_tail``, as in the appendix.
+
+Accuracy, measured against 340-digit arithmetic: ``tail`` is right to a relative 2e-12 in the ranges below, and
+``inverse_tail`` stops at a relative change of 1e-12 or raises. Both are inverse to each other to 1e-8 as long as the
+weight is not within 1e-7 of an upper limit of its support (1 for beta weights), where a double cannot hold 1 - x.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from pyro_prme.measures._common import positive, whole
+from pyro_prme.measures._inversion import SMALLEST_LOG, invert_tail
+
+__all__ = ["BetaLevy", "GammaLevy", "GeneralizedGammaLevy", "Levy", "StableBetaLevy"]
+
+Array = NDArray[np.float64]
+LEAST_DISCOUNT = 1e-3  # below it, and above 0, the formulas of T cancel
+LARGEST_CONCENTRATION = 100.0  # above it scipy's hyp2f1 fails
+
+
+@dataclass(frozen=True)
+class Levy(ABC):
+    """What every Levy measure can do; ``mass`` is the mass of its base measure over the whole label space."""
+
+    mass: float
+
+    @abstractmethod
+    def density(self, x: ArrayLike) -> Array:
+        """The density of the Levy measure at weights ``x``, in the shape of ``x``."""
+
+    @abstractmethod
+    def tail(self, x: ArrayLike) -> Array:
+        """T(x), the expected number of atoms heavier than ``x``, in the shape of ``x``."""
+
+    @abstractmethod
+    def _solve(self, u: Array) -> Array:
+        """The weight whose tail is ``u``, for finite positive ``u`` (flat)."""
+
+    @abstractmethod
+    def mean_below(self, x: ArrayLike) -> Array:
+        r"""Expected total weight of the atoms lighter than ``x``: :math:`\int_0^x s\,\nu(ds)`, shaped as ``x``."""
+
+    @abstractmethod
+    def level_of_mean(self, missing: float) -> float:
+        """The weight below which the expected total weight is ``missing``: the inverse of `mean_below`."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> float:
+        """Expected total weight of all atoms."""
+
+    @property
+    @abstractmethod
+    def upper(self) -> float:
+        """Upper limit of the weights."""
+
+    def inverse_tail(self, u: ArrayLike) -> Array:
+        r"""The weight at a point of the unit-rate Poisson process, :math:`T^{-1}(u)` (paper, appendix).
+
+        Args:
+            u: Points, not negative, of any shape; infinity stands for "no atom".
+
+        Returns:
+            Weights in the shape of ``u``; 0 where the weight is below the smallest double.
+        """
+        u = np.asarray(u, dtype=np.float64)
+        if np.any(np.isnan(u)) or np.any(u < 0):
+            raise ValueError(
+                "u holds a negative or missing value, but points lie on the positive half line; drop those."
+            )
+        out = np.where(u == 0, self.upper, 0.0)
+        inside = (u > 0) & (u < self.tail(np.exp(SMALLEST_LOG)))
+        out[inside] = self._solve(u[inside])
+        return out
+
+    def expected_missing_mass(self, num_atoms: int, nodes: int = 400) -> float:
+        r"""Expected total weight lost when only the ``num_atoms`` heaviest atoms are kept.
+
+        .. math:: \mathbb{E} \int_0^{T^{-1}(\vartheta_K)} s\,\nu(ds), \qquad \vartheta_K \sim \mathrm{Gamma}(K, 1),
+
+        by Gauss-Legendre quadrature over the range of the last point.
+        """
+        whole("num_atoms", num_atoms)
+        spread = 12 * np.sqrt(num_atoms) + 30
+        low, high = max(0.0, num_atoms - spread), num_atoms + spread
+        x, w = np.polynomial.legendre.leggauss(nodes)
+        points = low + (high - low) * (x + 1) / 2
+        density = np.exp(special.xlogy(num_atoms - 1, points) - points - special.gammaln(num_atoms))
+        return float((high - low) / 2 * np.sum(w * density * self.mean_below(self.inverse_tail(points))))
+
+
+def _check_discount(discount: float) -> None:
+    if discount != 0 and not LEAST_DISCOUNT <= discount < 1:
+        raise ValueError(
+            f"discount must be 0 or in [{LEAST_DISCOUNT}, 1), but it is {discount!r}; choose one of those."
+        )
+
+
+@dataclass(frozen=True)
+class GeneralizedGammaLevy(Levy):
+    r"""Generalised gamma process; discount 0 is the gamma process, and the rate tempers a stable process.
+
+    .. math:: \nu(dx) = \frac{M}{\Gamma(1-d)} x^{-1-d} e^{-rx} dx, \qquad
+              T(x) = \frac{M r^d}{\Gamma(1-d)} \Gamma(-d, rx)
+
+    Args:
+        mass: Mass M of the base measure.
+        discount: d in [0, 1), 0 or at least 1e-3.
+        rate: r above 0.
+    """
+
+    discount: float = 0.0
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("mass", self.mass)
+        positive("rate", self.rate)
+        _check_discount(self.discount)
+
+    @property
+    def mean(self) -> float:
+        return self.mass * self.rate ** (self.discount - 1)
+
+    @property
+    def upper(self) -> float:
+        return np.inf
+
+    def density(self, x: ArrayLike) -> Array:
+        x = np.asarray(x, dtype=np.float64)
+        return self.mass / special.gamma(1 - self.discount) * x ** (-1 - self.discount) * np.exp(-self.rate * x)
+
+    def tail(self, x: ArrayLike) -> Array:
+        return self.mass * self.rate**self.discount * self._unit_tail(self.rate * np.asarray(x, dtype=np.float64))
+
+    def _unit_tail(self, y: Array) -> Array:
+        d = self.discount
+        if d == 0:
+            return special.exp1(y)
+        near = np.minimum(y, 40.0)
+        by_parts = near**-d * np.exp(-near) / special.gamma(1 - d) - special.gammaincc(1 - d, near)
+        far = np.maximum(y, 40.0)
+        term, series = np.ones_like(far), np.ones_like(far)
+        for j in range(1, 20):  # the asymptotic series of Gamma(-d, y); its last term is below 1e-13 at y = 40
+            term = -term * (j + d) / far
+            series = series + term
+        return np.where(y < 40.0, by_parts / d, far ** (-1 - d) * np.exp(-far) * series / special.gamma(1 - d))
+
+    def _solve(self, u: Array) -> Array:
+        d, constant = self.discount, 1 / special.gamma(1 - self.discount)
+        u = u / (self.mass * self.rate**d)
+
+        def slope(y: Array) -> Array:
+            return constant * y**-d * np.exp(-y)
+
+        return invert_tail(self._unit_tail, slope, np.exp, u, np.log(700.0), constant, d) / self.rate
+
+    def mean_below(self, x: ArrayLike) -> Array:
+        return self.mean * special.gammainc(1 - self.discount, self.rate * np.asarray(x, dtype=np.float64))
+
+    def level_of_mean(self, missing: float) -> float:
+        return float(special.gammaincinv(1 - self.discount, _fraction(missing, self.mean)) / self.rate)
+
+
+class GammaLevy(GeneralizedGammaLevy):
+    r"""Gamma process: total weight Gamma(mass, rate), and normalised it is a Dirichlet process.
+
+    .. math:: \nu(dx) = M x^{-1} e^{-rx} dx, \qquad T(x) = M E_1(rx)
+
+    Args:
+        mass: Mass M of the base measure.
+        rate: r above 0.
+    """
+
+    def __init__(self, mass: float, rate: float = 1.0) -> None:
+        super().__init__(mass=mass, discount=0.0, rate=rate)
+
+
+@dataclass(frozen=True)
+class StableBetaLevy(Levy):
+    r"""Stable-beta process of Teh and Gorur, behind the three-parameter Indian buffet (paper, appendix).
+
+    .. math:: \nu(dx) = M \frac{\Gamma(1+c)}{\Gamma(1-d)\Gamma(c+d)} x^{-1-d} (1-x)^{c+d-1} dx, \quad 0 < x < 1
+
+    Its tail is an incomplete beta function (integrated by parts), its inverse is numeric.
+
+    Args:
+        mass: Mass M of the base measure, the expected total weight.
+        concentration: c above -d, and at most 100.
+        discount: d in [0, 1), 0 or at least 1e-3.
+    """
+
+    concentration: float = 1.0
+    discount: float = 0.0
+
+    def __post_init__(self) -> None:
+        positive("mass", self.mass)
+        _check_discount(self.discount)
+        if not -self.discount < self.concentration <= LARGEST_CONCENTRATION:
+            raise ValueError(
+                f"concentration must be above -discount = {-self.discount} and at most {LARGEST_CONCENTRATION:g}, "
+                f"but it is {self.concentration!r}; choose one in that range."
+            )
+
+    @property
+    def mean(self) -> float:
+        return self.mass
+
+    @property
+    def upper(self) -> float:
+        return 1.0
+
+    @property
+    def _constant(self) -> float:
+        c, d = self.concentration, self.discount
+        return float(special.poch(c + d, 1 - d) / special.gamma(1 - d))  # Gamma(1 + c) / (Gamma(c + d) Gamma(1 - d))
+
+    def density(self, x: ArrayLike) -> Array:
+        x, c, d = np.asarray(x, dtype=np.float64), self.concentration, self.discount
+        return self.mass * self._constant * x ** (-1 - d) * (1 - x) ** (c + d - 1)
+
+    def tail(self, x: ArrayLike) -> Array:
+        return self.mass * self._unit_tail(np.asarray(x, dtype=np.float64))
+
+    def _unit_tail(self, x: Array) -> Array:
+        c, d = self.concentration, self.discount
+        if d > 0:  # by parts; the remaining integral is a regularised incomplete beta
+            return (self._constant * x**-d * (1 - x) ** (c + d) - c * special.betaincc(1 - d, c + d, x)) / d
+        if c == 1:
+            return -np.log(x)
+        near = x * max(c, 1.0) < 0.01
+        small = np.where(near, x, 1e-4)
+        term, series = np.ones_like(small), np.zeros_like(small)
+        for j in range(1, 11):
+            term = term * (j - c) / j * small
+            series = series + term / j
+        y = np.where(near, 0.5, 1 - x)
+        far = y**c * special.hyp2f1(1, c, c + 1, y)
+        return np.where(near, c * (-np.log(small) - special.digamma(c) - np.euler_gamma - series), far)
+
+    def _solve(self, u: Array) -> Array:
+        if self.discount == 0 and self.concentration == 1:
+            return np.exp(-u / self.mass)
+        c, d, constant = self.concentration, self.discount, self._constant
+
+        def slope(x: Array) -> Array:
+            return constant * x**-d * (1 - x) ** (c + d)
+
+        return invert_tail(self._unit_tail, slope, special.expit, u / self.mass, 36.0, constant, d)
+
+    def mean_below(self, x: ArrayLike) -> Array:
+        return self.mean * special.betainc(1 - self.discount, self.concentration + self.discount, np.asarray(x))
+
+    def level_of_mean(self, missing: float) -> float:
+        share = _fraction(missing, self.mean)
+        return float(special.betaincinv(1 - self.discount, self.concentration + self.discount, share))
+
+
+class BetaLevy(StableBetaLevy):
+    r"""Beta process, behind the Indian buffet; with concentration 1 the inverse tail is the paper's exponential.
+
+    .. math:: \nu(dx) = M c x^{-1} (1-x)^{c-1} dx, \qquad c = 1:\ T(x) = -M \ln x,\ T^{-1}(u) = e^{-u/M}
+
+    Args:
+        mass: Mass M of the base measure; the paper's :math:`T^{-1}(u) = e^{-u}` is mass 1.
+        concentration: c above 0.
+    """
+
+    def __init__(self, mass: float, concentration: float = 1.0) -> None:
+        super().__init__(mass=mass, concentration=concentration, discount=0.0)
+
+
+def _fraction(missing: float, mean: float) -> float:
+    if not 0 < missing < mean:
+        raise ValueError(f"missing mass must lie between 0 and the expected total {mean:g}, but it is {missing!r}.")
+    return missing / mean
