@@ -29,6 +29,7 @@ class _Numbers(NamedTuple):
     after_colon: np.ndarray  # (numbers,) bool: a colon stands directly before it
     per_line: np.ndarray  # (lines,) how many stand in each line
     first_line: int  # number of the block's first line in the file, from 1
+    where: Path  # the file
 
     def line_of(self, number: int) -> int:
         """Line, from 1, of the number at a position in ``values``."""
@@ -51,17 +52,13 @@ def parse_ldac(text: bytes, where: Path, vocab_size: int | None) -> scipy.sparse
         first = np.cumsum(block.per_line) - block.per_line
         place = np.arange(block.values.size) - np.repeat(first, block.per_line)  # of each number in its line
         announced = block.values[first]
-        _refuse(
-            block.after_colon != ((place > 0) & (place % 2 == 0)), block, where, "expected 'n id:count id:count ...'"
-        )
+        _refuse(block.after_colon != ((place > 0) & (place % 2 == 0)), block, "expected 'n id:count id:count ...'")
         wrong = np.repeat(block.per_line != 2 * announced + 1, block.per_line)
-        _refuse(
-            wrong, block, where, "the first number is not the number of id:count pairs that follow; is it cut short?"
-        )
+        _refuse(wrong, block, "the first number is not the number of id:count pairs that follow; is it cut short?")
         is_id = place % 2 == 1
         if vocab_size is not None:
             reason = f"a word id is past the end of the vocabulary of {vocab_size} words; give the right vocabulary"
-            _refuse(is_id & (block.values >= vocab_size), block, where, reason)
+            _refuse(is_id & (block.values >= vocab_size), block, reason)
         lengths.append(announced)
         ids.append(block.values[is_id].astype(np.int32))
         counts.append(block.values[(place > 0) & ~is_id].astype(np.int32))
@@ -84,46 +81,40 @@ def parse_uci(text: bytes, where: Path, vocab_size: int | None) -> scipy.sparse.
     Returns:
         Counts, shape (N, D).
     """
-    head = re.match(rb"[^\n]*\n[^\n]*\n[^\n]*(\n|$)", text)
-    header = [block.values for block in _blocks(head.group(), where)] if head else []
-    if not header or header[0].size != 3:
+    head = re.match(rb"[^\n]*\n[^\n]*\n[^\n]*\n?", text)
+    header = list(_blocks(head.group(), where)) if head else []
+    if head is None or not header or header[0].per_line.tolist() != [1, 1, 1]:
         raise ValueError(f"{where}, line 1: the first three lines must be the numbers of documents, words and entries")
-    num_documents, header_words, num_entries = map(int, header[0])
-    if vocab_size is not None and vocab_size != header_words:
-        raise ValueError(f"{where}, line 2: the file has {header_words} words, but its vocabulary has {vocab_size}")
-    _refuse_size(where, "documents", num_documents, num_entries)
-    _refuse_size(where, "words", header_words, vocab_size or 0)
-    entries = [np.empty((0, 3), np.int64)]
-    body = text[head.end() :] if head else b""
-    for block in _blocks(body, where, first_line=4) if body.strip() else ():
-        _refuse(np.repeat(block.per_line != 3, block.per_line), block, where, "expected 'document word count'")
-        triples = block.values.reshape(-1, 3)
-        for column, (what, most) in enumerate([("document", num_documents), ("word", header_words)]):
-            outside = np.zeros(triples.shape, bool)
-            outside[:, column] = (triples[:, column] < 1) | (triples[:, column] > most)
-            _refuse(
-                outside.ravel(), block, where, f"the {what} number is not between 1 and {most}, the header's number"
-            )
-        entries.append(triples)
-    documents, words, counts = np.concatenate(entries).T
-    if counts.size != num_entries:
+    return _matrix(header[0].values, _blocks(text[head.end() :], where, first_line=4), f"{where}, line 3", vocab_size)
+
+
+def parse_mtx(text: bytes, where: Path, vocab_size: int | None) -> scipy.sparse.csr_array:
+    """Counts from Matrix Market text, documents x words, of the kind ``coordinate integer general`` (or ``real``).
+
+    Not by ``scipy.io.mmread``: on some malformed files it ends the process with a segmentation fault (scipy 1.17.1).
+
+    Args:
+        text: content of the file.
+        where: its path, for messages.
+        vocab_size: number of words, if known, for a check against the header.
+
+    Returns:
+        Counts, shape (documents, words).
+    """
+    banner = re.match(rb"%%MatrixMarket[ \t]+matrix[ \t]+coordinate[ \t]+(integer|real)[ \t]+general\s*\n", text, re.I)
+    if banner is None:
         raise ValueError(
-            f"{where}, line 3: {num_entries} entries are announced and {counts.size} follow; is it cut short?"
+            f"{where}, line 1: the first line must be '%%MatrixMarket matrix coordinate integer general' (or real); "
+            "write a sparse matrix with scipy.io.mmwrite"
         )
-    return scipy.sparse.coo_array((counts, (documents - 1, words - 1)), shape=(num_documents, header_words)).tocsr()
-
-
-def parse_mtx(text: bytes, where: Path) -> scipy.sparse.sparray | np.ndarray:
-    """The matrix in Matrix Market text, documents x words."""
-    try:
-        rows, columns, entries, *_ = scipy.io.mminfo(io.BytesIO(text))
-        if entries > len(text):
-            raise ValueError(f"{entries} entries are announced, more than the file has characters")
-        _refuse_size(where, "documents", rows, entries)
-        _refuse_size(where, "words", columns, entries)
-        return scipy.io.mmread(io.BytesIO(text))
-    except (ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise ValueError(f"{where} is not a good Matrix Market file ({error}): write it again") from None
+    start = re.compile(rb"(?:[ \t\r]*(?:%[^\n]*)?\n)*").match(text, banner.end()).end()  # type: ignore[union-attr]
+    line = text.count(b"\n", 0, start) + 1
+    size_line, _, body = text[start:].partition(b"\n")
+    sizes = [block.values for block in _blocks(size_line, where, first_line=line)]
+    if not sizes or sizes[0].size != 3:
+        raise ValueError(f"{where}, line {line}: expected the numbers of documents, words and entries")
+    blocks = _blocks if banner.group(1).lower() == b"integer" else _real_block
+    return _matrix(sizes[0], blocks(body, where, first_line=line + 1), f"{where}, line {line}", vocab_size)
 
 
 def ldac_bytes(counts: scipy.sparse.csr_array) -> bytes:
@@ -148,6 +139,32 @@ def mtx_bytes(counts: scipy.sparse.csr_array) -> bytes:
     buffer = io.BytesIO()
     scipy.io.mmwrite(buffer, counts, field="integer", symmetry="general")
     return buffer.getvalue()
+
+
+def _matrix(
+    sizes: np.ndarray, blocks: Iterator[_Numbers], header: str, vocab_size: int | None
+) -> scipy.sparse.csr_array:
+    """Counts from lines ``document word count`` with ids from 1, held to the sizes announced in the ``header`` line."""
+    num_documents, num_words, num_entries = map(int, sizes)
+    if vocab_size is not None and vocab_size != num_words:
+        raise ValueError(f"{header}: the file has {num_words} words, but its vocabulary has {vocab_size}")
+    _refuse_size(header, "documents", num_documents, num_entries)
+    _refuse_size(header, "words", num_words, vocab_size or 0)
+    entries = [np.empty((0, 3), np.int64)]
+    for block in blocks:
+        _refuse(np.repeat(block.per_line != 3, block.per_line), block, "expected 'document word count'")
+        triples = block.values.reshape(-1, 3)
+        for column, (what, most) in enumerate([("document", num_documents), ("word", num_words)]):
+            ids = triples[:, column]
+            outside = np.zeros(triples.shape, bool)
+            outside[:, column] = ~((ids >= 1) & (ids <= most) & (ids == np.floor(ids)))
+            _refuse(outside.ravel(), block, f"the {what} number is not between 1 and {most}, the header's number")
+        entries.append(triples)
+    documents, words, counts = np.concatenate(entries).T
+    if counts.size != num_entries:
+        raise ValueError(f"{header}: {num_entries} entries are announced and {counts.size} follow; is it cut short?")
+    places = (documents.astype(np.int64) - 1, words.astype(np.int64) - 1)
+    return scipy.sparse.coo_array((counts, places), shape=(num_documents, num_words)).tocsr()
 
 
 def _blocks(text: bytes, where: Path, *, first_line: int = 1, colons: bool = False) -> Iterator[_Numbers]:
@@ -185,19 +202,34 @@ def _scan(text: bytes, where: Path, first_line: int, colons: bool) -> _Numbers:
         )
     too_long = np.flatnonzero(is_digit & ~after) - starts >= 18
     values = np.fromstring(text.translate(_COLONS_TO_SPACES), dtype=np.int64, sep=" ")
-    block = _Numbers(values, characters[starts - 1] == _COLON, per_line, first_line)
-    _refuse(too_long | (values > _LARGEST), block, where, f"a number is larger than {_LARGEST}")
+    block = _Numbers(values, characters[starts - 1] == _COLON, per_line, first_line, where)
+    _refuse(too_long | (values > _LARGEST), block, f"a number is larger than {_LARGEST}")
     return block
 
 
-def _refuse(wrong: np.ndarray, block: _Numbers, where: Path, reason: str) -> None:
+def _real_block(text: bytes, where: Path, *, first_line: int) -> Iterator[_Numbers]:
+    """The numbers of lines ``document word count`` that may have a decimal point or an exponent, as one block."""
+    text = text.rstrip(_SPACES)
+    blank = re.search(rb"(?:^|\n)[ \t\r]*\n", text)
+    if blank:
+        line = first_line + text.count(b"\n", 0, blank.end() - 1)
+        raise ValueError(f"{where}, line {line}: the line is blank; remove it")
+    if text:
+        try:
+            values = np.loadtxt(io.BytesIO(text), comments=None, ndmin=2)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{where}: after line {first_line - 1} not all is numbers ({error})") from None
+        yield _Numbers(values.ravel(), np.zeros(values.size, bool), np.full(*values.shape), first_line, where)
+
+
+def _refuse(wrong: np.ndarray, block: _Numbers, reason: str) -> None:
     """A ``ValueError`` with the line of the first number that is wrong."""
     if wrong.any():
         number = int(np.argmax(wrong))
-        raise ValueError(f"{where}, line {block.line_of(number)}: {reason} (found {block.values[number]})")
+        raise ValueError(f"{block.where}, line {block.line_of(number)}: {reason} (found {block.values[number]})")
 
 
-def _refuse_size(where: Path, what: str, size: int, known: int) -> None:
+def _refuse_size(where: str | Path, what: str, size: int, known: int) -> None:
     """A ``ValueError`` for a size that would fill the memory and that nothing in the file bears out."""
     if size > max(_UNNAMED, known):
-        raise ValueError(f"{where} announces {size} {what}, far more than it can have: check the file")
+        raise ValueError(f"{where}: there cannot be {size} {what} with so few entries; check the file")

@@ -33,7 +33,7 @@ def load_corpus(
     ============  ===========================  ========================================================
     ``ldac``      ``*.ldac``, ``*.dat``        LDA-C: ``n id:count ...`` a line, ids from 0
     ``uci``       ``docword*.txt``             UCI bag of words
-    ``mtx``       ``*.mtx``                    Matrix Market, documents x words
+    ``mtx``       ``*.mtx``                    Matrix Market, documents x words, sparse
     ``npz``       ``*.npz``                    ``save_corpus``, or CSR by ``scipy.sparse.save_npz``
     ``h5ad``      ``*.h5ad``                   AnnData, if ``anndata`` is installed
     ``lines``     other ``*.txt``              raw text, one document a line; blank lines are skipped
@@ -98,10 +98,6 @@ def _read_counts(path: Path, words: Words | None, parse: Callable) -> Corpus:
     words = _beside(path, "vocab") if words is None else words
     counts = parse(data, path, None if words is None else len(words))
     return _named(path, counts, words, _beside(path, "documents", lines=counts.shape[0]))
-
-
-def _read_mtx(path: Path, words: Words | None) -> Corpus:
-    return _read_counts(path, words, lambda data, where, _: parse_mtx(data, where))
 
 
 def _read_npz(path: Path, words: Words | None) -> Corpus:
@@ -179,7 +175,7 @@ _NAMED: dict[str, Callable[[], Corpus]] = {"kjv": _kjv, "20news": _twenty_newsgr
 _READERS: dict[str, Callable[[Path, Words | None], Corpus]] = {
     "ldac": lambda path, words: _read_counts(path, words, parse_ldac),
     "uci": lambda path, words: _read_counts(path, words, parse_uci),
-    "mtx": _read_mtx,
+    "mtx": lambda path, words: _read_counts(path, words, parse_mtx),
     "npz": _read_npz,
     "h5ad": _read_h5ad,
     "lines": _read_lines,
