@@ -50,7 +50,9 @@ class ClosedFormGuide(AutoMessenger):
         self._asked, self._head = dict(rules or {}), head
         self._offered: dict[str, Rule] = {}
         self._plan: Plan | None = None
-        self._draw, self._held = True, dict[str, Any]()
+        self._draw = True
+        self._held: dict[str, Any] = {}
+        self._started: dict[str, Any] = {}
         self.rules = nn.ModuleDict()
 
     def plan(self, *args: Any) -> Plan:
@@ -66,6 +68,7 @@ class ClosedFormGuide(AutoMessenger):
                 for name, rule in plan.rules.items():
                     rule.setup(name, prototype)
             self.rules.update(plan.rules)
+            self.rules.train(self.training)
             self._plan = plan
         return self._plan
 
@@ -98,6 +101,15 @@ class ClosedFormGuide(AutoMessenger):
         finally:
             self._held = {}
 
+    @contextmanager
+    def resume(self, local: Mapping[str, Any]) -> Iterator[None]:
+        """Within it, E-steps on the same batch go on from these local results instead of starting afresh."""
+        self._started = dict(local)
+        try:
+            yield
+        finally:
+            self._started = {}
+
     def gather(self, run: Run | None = None, scale: float | None = None) -> None:
         """Adds the statistics of a run (default: the last one) to those pending for the next natural step."""
         run = run or self.run
@@ -113,7 +125,7 @@ class ClosedFormGuide(AutoMessenger):
         args, _ = self.args_kwargs
         rules = dict(self.rules.items())
         super().__enter__()
-        self.run = Run(args, rules, self._held)
+        self.run = Run(args, rules, self._held, self._started)
         self.run.trace = self.trace
         return self
 

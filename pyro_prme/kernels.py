@@ -120,6 +120,9 @@ def _check(
     """Raise a ValueError of one sentence if the arguments of the local step do not fit together."""
     if elog_theta.ndim != 2 or elog_theta.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"elog_theta must be (W, K) float32 or float64, got {_form(elog_theta)}")
+    tensors = (indptr, word, count, prior_concentration, expected_exp_neg_f, *(start or ()))
+    if any(x.device != elog_theta.device for x in tensors):
+        raise ValueError(f"all tensors must be on the device of elog_theta, {elog_theta.device}")
     num_topics = elog_theta.shape[1]
     for name, x in (("indptr", indptr), ("word", word)):
         if x.ndim != 1 or x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
@@ -138,12 +141,11 @@ def _check(
             raise ValueError(f"{name} must be (K,), (1, K) or (B, K) with B, K = {full}, got {_form(x)}")
         if x.numel() and not x.min() > 0:
             raise ValueError(f"{name} must be positive")
+    if start is not None and len(start) != 2:
+        raise ValueError("start must be a pair (concentration, rate)")
     for name, x in zip(("concentration", "rate"), start or (), strict=False):
         if x.shape != full:
             raise ValueError(f"the {name} of start must be (B, K) = {full}, got {_form(x)}")
-    tensors = (indptr, word, count, prior_concentration, expected_exp_neg_f, *(start or ()))
-    if any(x.device != elog_theta.device for x in tensors):
-        raise ValueError(f"all tensors must be on the device of elog_theta, {elog_theta.device}")
 
 
 def _form(x: Tensor) -> str:

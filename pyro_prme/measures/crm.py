@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes, positive
+from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes, positive, whole
 from pyro_prme.measures.levy import Levy
 from pyro_prme.measures.poisson import poisson_strip, poisson_window
 
@@ -115,7 +115,7 @@ def completely_random_measure(
         "vartheta": (dims, vartheta),
         "missing": (batch, missing),
     }
-    return RandomMeasure(xr.Dataset(data, attrs={"width": width}), type(levy).__name__.removesuffix("Levy"))
+    return RandomMeasure(xr.Dataset(data, attrs={"width": width}), levy.title)
 
 
 def stick_breaking(
@@ -140,6 +140,7 @@ def stick_breaking(
     if not 0 <= discount < 1:
         raise ValueError(f"discount must be in [0, 1), but it is {discount!r}; 0 is the Dirichlet process.")
     rng, batch, alpha = generator(seed), batch_shape(num_draws), positive("alpha", alpha)
+    num_sticks = whole("num_sticks", num_sticks)
     k = np.arange(1, num_sticks)
     V = rng.beta(1 - discount, alpha + k * discount, (*batch, num_sticks - 1))
     ones = np.ones((*batch, 1))

@@ -72,7 +72,7 @@ def stationary_path(
 def drifting_prme(
     num_times: int,
     num_atoms: int,
-    length: float = 20.0,
+    length: float = 50.0,
     alpha: float = 1.0,
     beta: float = 5.0,
     decoder: Decoder | None = None,

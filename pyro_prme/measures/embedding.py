@@ -91,9 +91,11 @@ class Embedding:
         if used.size <= 60:
             ax.vlines(sigma[used], 0, 1, color="0.85", lw=0.6, ls="--", zorder=0)
         if Z.size:
-            size = 3 + 90 * Z / Z.max()
-            dots = ax.scatter(sigma[k], tau[n], s=size, c=Z, cmap="viridis", vmin=0, edgecolors="black", lw=0.3)
-            if np.unique(Z).size > 1:
+            binary = np.all(Z == 1)
+            size = 16 if binary else 1 + 90 * Z / Z.max()
+            shade = np.zeros(Z.size) if binary else Z
+            dots = ax.scatter(sigma[k], tau[n], s=size, c=shade, cmap="viridis", vmin=0, edgecolors="black", lw=0.3)
+            if not binary:
                 ax.figure.colorbar(dots, ax=ax, label=r"$Z_{nk}$")
         ax.set(xlabel=r"feature $\sigma_k$", ylabel=r"object $\tau_n$", xlim=(0, width), ylim=(0, 1), title=self.name)
         return ax

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +39,7 @@ class Levy(ABC):
     """What every Levy measure can do; ``mass`` is the mass of its base measure over the whole label space."""
 
     mass: float
+    title: ClassVar[str]
 
     @abstractmethod
     def density(self, x: ArrayLike) -> Array:
@@ -96,8 +98,8 @@ class Levy(ABC):
         by Gauss-Legendre quadrature over the range of the last point.
         """
         whole("num_atoms", num_atoms)
-        spread = 12 * np.sqrt(num_atoms) + 30
-        low, high = max(0.0, num_atoms - spread), num_atoms + spread
+        spread = np.sqrt(num_atoms)
+        low, high = max(0.0, num_atoms - 40 * spread), num_atoms + 12 * spread + 30
         x, w = np.polynomial.legendre.leggauss(nodes)
         points = low + (high - low) * (x + 1) / 2
         density = np.exp(special.xlogy(num_atoms - 1, points) - points - special.gammaln(num_atoms))
@@ -126,6 +128,7 @@ class GeneralizedGammaLevy(Levy):
 
     discount: float = 0.0
     rate: float = 1.0
+    title = "Generalised gamma process"
 
     def __post_init__(self) -> None:
         positive("mass", self.mass)
@@ -145,7 +148,8 @@ class GeneralizedGammaLevy(Levy):
         return self.mass / special.gamma(1 - self.discount) * x ** (-1 - self.discount) * np.exp(-self.rate * x)
 
     def tail(self, x: ArrayLike) -> Array:
-        return self.mass * self.rate**self.discount * self._unit_tail(self.rate * np.asarray(x, dtype=np.float64))
+        with np.errstate(divide="ignore"):  # T(0) is infinite
+            return self.mass * self.rate**self.discount * self._unit_tail(self.rate * np.asarray(x, dtype=np.float64))
 
     def _unit_tail(self, y: Array) -> Array:
         d = self.discount
@@ -186,6 +190,8 @@ class GammaLevy(GeneralizedGammaLevy):
         rate: r above 0.
     """
 
+    title = "Gamma process"
+
     def __init__(self, mass: float, rate: float = 1.0) -> None:
         super().__init__(mass=mass, discount=0.0, rate=rate)
 
@@ -206,6 +212,7 @@ class StableBetaLevy(Levy):
 
     concentration: float = 1.0
     discount: float = 0.0
+    title = "Stable-beta process"
 
     def __post_init__(self) -> None:
         positive("mass", self.mass)
@@ -234,7 +241,8 @@ class StableBetaLevy(Levy):
         return self.mass * self._constant * x ** (-1 - d) * (1 - x) ** (c + d - 1)
 
     def tail(self, x: ArrayLike) -> Array:
-        return self.mass * self._unit_tail(np.asarray(x, dtype=np.float64))
+        with np.errstate(divide="ignore"):  # T(0) is infinite
+            return self.mass * self._unit_tail(np.asarray(x, dtype=np.float64))
 
     def _unit_tail(self, x: Array) -> Array:
         c, d = self.concentration, self.discount
@@ -279,6 +287,8 @@ class BetaLevy(StableBetaLevy):
         mass: Mass M of the base measure; the paper's :math:`T^{-1}(u) = e^{-u}` is mass 1.
         concentration: c above 0.
     """
+
+    title = "Beta process"
 
     def __init__(self, mass: float, concentration: float = 1.0) -> None:
         super().__init__(mass=mass, concentration=concentration, discount=0.0)

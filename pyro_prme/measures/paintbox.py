@@ -85,14 +85,14 @@ class FeaturePaintbox:
             x = self.edges[0] + k * gap
             y = self.edges[1] if len(self.edges) == 2 else np.array([0.0, 1.0])
             box = self.paint[k].reshape(len(x) - 1, len(y) - 1).T
-            ax.pcolormesh(x, y, box, cmap="cividis_r", vmin=0, vmax=1.3)
+            ax.pcolormesh(x, y, box, cmap="Greys", vmin=0, vmax=1.4)
             ax.plot(k * gap + np.array([0, 1, 1, 0, 0]), [0, 0, 1, 1, 0], color="black", lw=0.8)
             ax.text(k * gap + 0.5, -0.06, f"$S_{{{k + 1}}}$", ha="center", va="top")
         if points is not None:
             start = gap * np.arange(self.num_features)
             for i, u in enumerate(np.atleast_2d(points)):
                 y = np.full(self.num_features, u[1] if len(u) == 2 else (i + 1) / (len(points) + 1))
-                ax.plot(start + u[0], y, color="#d55e00", lw=0.8, marker="o", ms=4, mec="white", mew=0.5)
+                ax.plot(start + u[0], y, color="#d55e00", lw=1.0, marker="o", ms=5, mec="white", mew=0.8)
         ax.set(aspect="equal", title="Feature paintbox")
         ax.axis("off")
         return ax

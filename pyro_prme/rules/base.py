@@ -24,10 +24,13 @@ class Run:
         args: what the model was called with.
         rules: the rule of each site.
         held: local results of an earlier E-step on the same batch that this run must not compute again.
+        started: local results that an E-step of this run starts from.
     """
 
-    def __init__(self, args: tuple[Any, ...], rules: Mapping[str, Rule], held: Mapping[str, Any]) -> None:
-        self.args, self.rules, self.held = args, rules, held
+    def __init__(
+        self, args: tuple[Any, ...], rules: Mapping[str, Rule], held: Mapping[str, Any], started: Mapping[str, Any]
+    ) -> None:
+        self.args, self.rules, self.held, self.started = args, rules, held, started
         self.local: dict[str, Any] = {}
         self.trace = Trace()
 

@@ -105,6 +105,7 @@ class GammaLoadings(Rule):
             _, exp_neg_f = self._moments_of_f(prior, run)
             c = prior.concentration.expand(batch.size, -1)
             if held is None:
+                before = run.started.get(name)
                 elog_theta = expected_log_rows(run.posterior(self.topics), run.value(self.topics), batch.words)
                 step = local_step(
                     batch.indptr,
@@ -115,6 +116,7 @@ class GammaLoadings(Rule):
                     exp_neg_f,
                     max_sweeps=self.max_sweeps,
                     tolerance=self.tolerance,
+                    start=None if before is None else (before.step.concentration, before.step.rate),
                 )
             else:
                 step, elog_theta = held

@@ -56,10 +56,10 @@ class Point(Rule):
     def _unbounded(prior: Distribution, value: Tensor) -> bool:
         """Whether the density still grows far out on the unconstrained scale."""
         transform = biject_to(prior.support)
-        free = transform.inv(value).double()
+        free = transform.inv(value)
         for sign in (-1.0, 1.0):
-            near, far = (prior.log_prob(transform(torch.full_like(free, sign * x)).to(value.dtype)) for x in (6.0, 12.0))
-            if bool((far > near + 1e-3).any()):
+            near, far = (prior.log_prob(transform(torch.full_like(free, sign * x))) for x in (12.0, 24.0))
+            if bool((far > near + 1e-2).any()):
                 return True
         return False
 

@@ -1,0 +1,97 @@
+"""Paintboxes: moments are volumes, the two kinds convert, and Kingman's partitions have their law."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyro_prme.measures import FeaturePaintbox, PartitionPaintbox, random_paintbox, stick_breaking
+
+from .laws import assert_mean
+
+SUBSETS = [s for r in (1, 2, 3, 4) for s in combinations(range(4), r)]
+
+
+def test_moments_are_intersection_volumes():
+    box = random_paintbox(4, alpha=4.0, seed=8)
+    Z = box.sample(40_000, seed=1).Z.values
+    volumes = np.array([box.intersection_volume(s) for s in SUBSETS])
+    assert (volumes > 0.01).sum() > 8  # the paint overlaps
+    products = np.stack([Z[:, list(s)].prod(1) for s in SUBSETS], axis=1)
+    assert_mean(products, volumes)
+
+
+def test_moments_over_random_paintboxes():
+    rng = np.random.default_rng(2)
+    boxes = [random_paintbox(3, seed=rng) for _ in range(1500)]
+    hit = np.array([box.sample(1, seed=rng).Z.values[0] for box in boxes])
+    for s in ((0,), (0, 1), (0, 1, 2)):
+        volume = np.array([box.intersection_volume(s) for box in boxes])
+        assert_mean(hit[:, list(s)].prod(1) - volume, 0.0)
+    # vol(S_k) is a product of Beta(alpha, 1) with alpha = 2
+    assert_mean([box.volumes().values for box in boxes], (2 / 3) ** np.arange(1, 4))
+
+
+@given(seed=st.integers(0, 10_000), num_features=st.integers(1, 6))
+@settings(deadline=None, max_examples=40)
+def test_conversion_keeps_every_moment(seed, num_features):
+    box = random_paintbox(num_features, alpha=3.0, seed=seed)
+    partition = box.to_partition()
+    assert abs(partition.lengths.sum() - 1) < 1e-12
+    back = partition.to_features()
+    for r in range(num_features + 1):
+        for s in combinations(range(num_features), r):
+            assert abs(box.intersection_volume(s) - back.intersection_volume(s)) < 1e-12
+
+
+def test_partition_blocks_are_the_distinct_values():
+    box = random_paintbox(3, alpha=4.0, seed=8)
+    partition = box.to_partition()
+    codes, counts = np.unique(box.sample(20_000, seed=3).Z.values, axis=0, return_counts=True)
+    length = {tuple(code): length for code, length in zip(partition.codes, partition.lengths, strict=True)}
+    for code, count in zip(codes, counts, strict=True):
+        p = length[tuple(code.astype(bool))]
+        assert abs(count / 20_000 - p) < 4 * np.sqrt(p * (1 - p) / 20_000)
+
+
+def test_kingman_with_sticks_is_the_chinese_restaurant():
+    alpha, n = 2.0, 15
+    sticks = stick_breaking(alpha, 200, seed=4, num_draws=1500).values
+    rng = np.random.default_rng(5)
+    blocks = [np.unique(PartitionPaintbox(p).sample(n, seed=rng)).size for p in sticks]
+    assert_mean(blocks, (alpha / (alpha + np.arange(n))).sum())
+
+
+def test_dust_gives_singletons():
+    box = PartitionPaintbox(np.array([0.5, 0.2]))
+    assert box.dust == pytest.approx(0.3)
+    block = box.sample(30, seed=6, num_draws=2000).values
+    dusty = block >= 2
+    assert_mean(dusty.mean(1), 0.3)
+    assert all(len(set(row[d])) == d.sum() for row, d in zip(block, dusty, strict=True))
+
+
+def test_blocks_without_codes_are_features():
+    features = PartitionPaintbox(np.array([0.6, 0.4])).to_features()
+    np.testing.assert_allclose(features.volumes(), [0.6, 0.4])
+    assert features.intersection_volume([0, 1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: PartitionPaintbox(np.array([0.9, 0.2])), "sum to at most 1"),
+        (lambda: PartitionPaintbox(np.array([0.5]), np.zeros((2, 3))), "one code a block"),
+        (lambda: PartitionPaintbox(np.array([0.5])).to_features(), "dust"),
+        (lambda: FeaturePaintbox((np.array([0.0, 1.0]),), np.ones((2, 3), bool)), "cells"),
+        (lambda: FeaturePaintbox((np.array([0.0, 0.5]),), np.ones((2, 1), bool)), "from 0 to 1"),
+        (lambda: random_paintbox(101), "at most 100"),
+        (lambda: random_paintbox(3, alpha=0.0), "alpha"),
+        (lambda: random_paintbox(3).sample(0), "num_objects"),
+    ],
+)
+def test_wrong_inputs(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()

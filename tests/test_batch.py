@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from pyro_prme import HDP, Batch, PRMEGuide
+
+
+def test_entries_and_tokens_describe_the_same_documents(entries, tokens):
+    torch.testing.assert_close(entries.length, tokens.length)
+    assert tokens.is_tokens
+    assert not entries.is_tokens
+    for batch in (entries, tokens):
+        assert batch.words.tolist() == [0, 1, 2, 3, 4, 5, 7, 8, 9]
+        assert torch.equal(batch.words[batch.local_word], batch.word)
+
+
+def test_head_keeps_whole_documents(tokens):
+    assert tokens.head(2).word.tolist() == [0, 1, 2, 2, 5, 3, 4, 4]
+    assert tokens.head(99).size == 4
+
+
+@pytest.mark.parametrize(
+    ("count", "reason"), [(-1.0, "Count -1.0"), (0.5, "Count 0.5"), (float("nan"), "Count nan"), (float("inf"), "inf")]
+)
+def test_a_wrong_count_is_named_with_its_document(count, reason):
+    matrix = sparse.csr_matrix(np.array([[1.0, 0.0], [2.0, 3.0]]))
+    matrix.data[2] = count
+    with pytest.raises(ValueError, match=f"{reason}.*document 1.*whole numbers"):
+        Batch.from_csr(matrix)
+
+
+def test_inconsistent_parts_are_refused():
+    with pytest.raises(ValueError, match="indptr has 2 entries"):
+        Batch(torch.arange(2), torch.tensor([0, 3]), torch.zeros(3, dtype=torch.int64), torch.ones(3))
+    with pytest.raises(ValueError, match="one count a word"):
+        Batch(torch.arange(1), torch.tensor([0, 3]), torch.zeros(2, dtype=torch.int64), torch.ones(3))
+    with pytest.raises(ValueError, match="Word id -1"):
+        Batch.from_tokens([[0, -1]])
+    with pytest.raises(ValueError, match="no words yet"):
+        _ = Batch.to_draw([3]).words
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (lambda: HDP(3, 9, 4), "word id 9.*vocab_size=9"),
+        (lambda: HDP(3, 10, 3), "document 3.*num_documents=3"),
+    ],
+)
+def test_a_batch_of_another_corpus_is_refused_and_changes_nothing(model, reason, tokens):
+    guide = PRMEGuide(model())
+    with pytest.raises(ValueError, match=reason):
+        guide.plan(tokens)
+    assert not list(guide.state_dict())
+    with pytest.raises(ValueError, match=reason):
+        guide(tokens)
+    assert not list(guide.state_dict())

@@ -1,0 +1,119 @@
+import pytest
+import torch
+
+from pyro_prme import BagOfWordsEncoder, Batch, Decoder, TopicEncoder, decoder_of_depth, encoder_of_depth
+from pyro_prme.networks import BatchNorm, thin
+
+DESIGNS = [(False, False), (True, False), (False, True), (True, True)]  # (batch_norm, residual)
+
+
+def linear_layers(module):
+    return [m for m in module.modules() if isinstance(m, torch.nn.Linear | torch.nn.EmbeddingBag)]
+
+
+@pytest.mark.parametrize("depth", [2, 4, 6, 8])
+@pytest.mark.parametrize(("batch_norm", "residual"), DESIGNS)
+def test_the_designs_of_table_3(depth, batch_norm, residual, tokens):
+    design = {"batch_norm": batch_norm, "residual": residual}
+    if residual and depth == 2:
+        with pytest.raises(ValueError, match="depth 2 has no residual form"):
+            encoder_of_depth(depth, 10, 3, **design)
+        with pytest.raises(ValueError, match="depth 2 has no residual form"):
+            decoder_of_depth(depth, 5, 3, 2, **design)
+        return
+    encoder = encoder_of_depth(depth, 10, 3, width=7, **design)
+    decoder = decoder_of_depth(depth, 5, 3, 2, width=6, **design)
+    shortcuts = sum(isinstance(m, torch.nn.Linear) for m in [*encoder.stack.shortcuts, *decoder.stack.shortcuts])
+    assert shortcuts == 0, "equal widths need no projection"
+    # the decoder's first layer is kept as two, and the paper does not count its last
+    assert len(linear_layers(encoder)) + len(linear_layers(decoder)) - 2 == depth
+    assert any(isinstance(m, BatchNorm) for m in [*encoder.modules(), *decoder.modules()]) == batch_norm
+    h = encoder(tokens)
+    mean, variance = decoder(h, torch.randn(5, 2))
+    assert h.shape == (4, 3)
+    assert mean.shape == variance.shape == (4, 5)
+    (mean.square().sum() + variance.sum()).backward()
+    assert all(p.grad is not None for p in [*encoder.parameters(), *decoder.parameters()])
+
+
+def test_other_depths_are_refused():
+    with pytest.raises(ValueError, match="depth is 3"):
+        encoder_of_depth(3, 10, 3)
+
+
+def test_the_first_layer_equals_the_one_on_concatenated_inputs():
+    decoder = Decoder(5, 3, 2, hidden=(6,), batch_norm=False)
+    h, ell = torch.randn(4, 3), torch.randn(5, 2)
+    rows = torch.cat([h.unsqueeze(1).expand(4, 5, 3), ell.expand(4, 5, 2)], -1)
+    weight = torch.cat([decoder.from_h.weight, decoder.from_ell.weight], -1)
+    out = decoder.head((rows @ weight.T + decoder.from_h.bias).relu())[..., 0]
+    torch.testing.assert_close(decoder.topic_centred(h, ell)[0], out - out.mean(-1, keepdim=True))
+
+
+def test_f_is_centred_over_topics_then_over_documents_then_truncated():
+    decoder = Decoder(5, 3, 2, batch_norm=False, max_mean=0.5)
+    h, ell = torch.randn(40, 3) * 9, torch.randn(5, 2) * 9
+    mean, variance = decoder(h, ell)
+    assert mean.abs().max() < 0.5
+    assert 0 < variance.min() < variance.max() < 1
+    raw = (mean / 0.5).atanh() * 0.5
+    torch.testing.assert_close(raw.mean(0), torch.zeros(5), atol=1e-8, rtol=0)
+    torch.testing.assert_close(raw.mean(1), torch.zeros(40), atol=1e-8, rtol=0)
+    with pytest.raises(ValueError, match="bounds must be positive"):
+        Decoder(5, 3, 2, max_mean=0.0)
+
+
+def test_bounded_functions_keep_the_row_sums_finite_as_topics_grow():
+    """E sum_k Z_nk = sum_k beta p_k E exp(f_nk) is at most beta exp(max_mean + max_variance / 2)."""
+    for num_topics in (100, 10_000):
+        decoder = Decoder(num_topics, 3, 2, max_mean=2.0).train()
+        mean, variance = decoder(torch.randn(2, 3) * 100, torch.randn(num_topics, 2) * 100)
+        weights = torch.full((num_topics,), 1 / num_topics)
+        assert (weights * (mean + variance / 2).exp()).sum(-1).max() <= torch.tensor(2.5).exp()
+
+
+@pytest.mark.parametrize("kind", ["words", "topics"])
+def test_a_document_has_the_same_answer_alone_in_a_batch_and_in_any_order(kind, tokens):
+    theta = torch.rand(10, 5)
+    encoder = BagOfWordsEncoder(10, 3, (7,)) if kind == "words" else TopicEncoder(5, 3, (7,))
+    decoder = Decoder(5, 3, 2)
+    ell = torch.randn(5, 2)
+
+    def answer(batch):
+        h = encoder(batch, theta[batch.words] if kind == "topics" else None)
+        return torch.cat([h, *decoder(h, ell)], -1)
+
+    for _ in range(3):
+        answer(tokens)  # running statistics move
+    encoder.eval()
+    decoder.eval()
+    documents = [[0, 1, 2, 2, 5], [3, 4, 4], [], [7, 8, 9, 9, 9, 1, 2]]
+    together = answer(tokens)
+    torch.testing.assert_close(together, answer(tokens), rtol=0, atol=0)
+    for n in (3, 0, 2, 1):
+        torch.testing.assert_close(answer(Batch.from_tokens([documents[n]]))[0], together[n], rtol=1e-12, atol=1e-12)
+    turned = answer(Batch.from_tokens(documents[::-1]))
+    torch.testing.assert_close(turned.flip(0), together, rtol=1e-12, atol=1e-12)
+
+
+def test_a_single_document_trains():
+    encoder = TopicEncoder(5, 3, (7,))
+    batch = Batch.from_tokens([[0, 1]])
+    assert torch.isfinite(encoder(batch, torch.rand(2, 5))).all()
+
+
+def test_word_dropout_thins_tokens_in_training_only(tokens):
+    count = torch.full((20_000,), 3.0)
+    kept = thin(count, 0.25)
+    assert abs(kept.mean() - 0.75) < 4 * (3 * 0.25 * 0.75 / 20_000) ** 0.5
+    encoder = BagOfWordsEncoder(10, 3, batch_norm=False, word_dropout=0.5)
+    assert not torch.equal(encoder(tokens), encoder(tokens))
+    encoder.eval()
+    assert torch.equal(encoder(tokens), encoder(tokens))
+    with pytest.raises(ValueError, match="word_dropout is 1.0"):
+        BagOfWordsEncoder(10, 3, word_dropout=1.0)
+
+
+def test_residual_projects_where_widths_differ():
+    encoder = BagOfWordsEncoder(10, 3, (7, 5, 5), residual=True)
+    assert [type(s) for s in encoder.stack.shortcuts] == [torch.nn.Linear, torch.nn.Identity]
