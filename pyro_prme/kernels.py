@@ -85,7 +85,7 @@ def local_step(
 
         return local_step_torch(indptr, word, count, elog_theta, prior, e, max_sweeps, float(tolerance), q_z)
 
-    start = q_z or [elog_theta.new_empty(0, num_topics)] * 2
+    concentration, rate = q_z or [elog_theta.new_empty(0, num_topics)] * 2
     shape = (num_documents, num_topics)
     result = LocalStep(
         counts=elog_theta.new_empty(shape),
@@ -98,8 +98,13 @@ def local_step(
         sweeps=torch.empty(num_documents, dtype=torch.int64),
     )
     run(
-        *(x.numpy() for x in (indptr, word, count, elog_theta, prior, e)),
-        start=(start[0].numpy(), start[1].numpy()),
+        indptr.numpy(),
+        word.numpy(),
+        count.numpy(),
+        elog_theta.numpy(),
+        prior.numpy(),
+        e.numpy(),
+        start=(concentration.numpy(), rate.numpy()),
         max_sweeps=max_sweeps,
         tolerance=float(tolerance),
         threads=torch.get_num_threads(),

@@ -90,17 +90,16 @@ def local_step_torch(
     for some, phi, value in _in_log_space(~safe, document, word, elog, elog_theta):
         log_normalizer[some] = value
         statistics.index_add_(0, word[some], (phi * count[some, None]).to(dtype))
-    result = LocalStep(
-        counts=n,
-        concentration=prior + n,
-        rate=torch.where(empty[:, None], e, e + mass / epsilon),
-        epsilon=torch.where(empty, (prior / e).sum(-1), epsilon[:, 0]),
-        elog_loadings=elog,
-        log_normalizer=log_normalizer[pair],
+    return LocalStep(
+        counts=n.to(dtype),
+        concentration=(prior + n).to(dtype),
+        rate=torch.where(empty[:, None], e, e + mass / epsilon).to(dtype),
+        epsilon=torch.where(empty, (prior / e).sum(-1), epsilon[:, 0]).to(dtype),
+        elog_loadings=elog.to(dtype),
+        log_normalizer=log_normalizer[pair].to(dtype),
         statistics=statistics,
         sweeps=sweeps,
     )
-    return LocalStep(*(x.to(dtype) for x in result[:-1]), sweeps=sweeps)
 
 
 def _epsilon(a: Tensor, e: Tensor, prior: Tensor, mass: Tensor, guess: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import numba
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
 from torch import Tensor
 
 from pyro_prme import kernels, kernels_numba
@@ -46,15 +47,14 @@ def make_case(seed=0, documents=12, topics=7, words=40, tokens=60, gamma0=0.1, b
 
 
 def solve_epsilon(a, e, prior, mass):
-    """The root of sum_k a_k e_k eps / (e_k eps + M) = sum_k prior_k, by bisection on ln eps."""
-    low, high = torch.tensor(-60.0).double(), torch.tensor(60.0).double()
-    for _ in range(64):
-        middle = (low + high) / 2
-        if (a * e * middle.exp() / (e * middle.exp() + mass)).sum() < prior.sum():
-            low = middle
-        else:
-            high = middle
-    return middle.exp()
+    """The root of sum_k a_k e_k eps / (e_k eps + M) = sum_k prior_k in ln eps, with no use of its shape."""
+    a, e, prior, mass = (x.numpy() for x in (a, e, prior, mass))
+
+    def excess(log_epsilon):
+        scaled = e * np.exp(log_epsilon)
+        return (a * scaled / (scaled + mass)).sum() / prior.sum() - 1
+
+    return float(np.exp(brentq(excess, -60, 60, xtol=1e-14, rtol=1e-14)))
 
 
 def reference(case: Case, max_sweeps=20, tolerance=1e-3, start=None) -> LocalStep:
@@ -89,7 +89,7 @@ def reference(case: Case, max_sweeps=20, tolerance=1e-3, start=None) -> LocalSte
             sweeps += 1
         log_normalizer[entries] = (elog + theta).logsumexp(-1)
         statistics.index_add_(0, word[entries], c * phi)
-        rows.append((counts, a, rate, epsilon, elog, torch.tensor(sweeps)))
+        rows.append((counts, a, rate, torch.tensor(epsilon), elog, torch.tensor(sweeps)))
     counts, a, rate, epsilon, elog, sweeps = (torch.stack(column) for column in zip(*rows, strict=True))
     return LocalStep(counts, a, rate, epsilon, elog, log_normalizer, statistics, sweeps)
 
