@@ -246,7 +246,8 @@ def exchangeability_test(
     r"""Two-sample test of :math:`\xi(T_1(A) \times T_2(B)) =_d \xi(A \times B)` (paper, section 3.1).
 
     Half of the draws keep their rectangles, the other half have rows and columns permuted; the joint law of all
-    rectangle masses is compared by the energy distance, with a permutation test.
+    rectangle masses is compared by the energy distance, with a permutation test. It sees unequal rows or columns well,
+    and dependence between neighbouring rows badly (it misses `drifting_prme`): compare differences of rows for that.
 
     Args:
         masses: From ``rectangle_masses``, (draw, row, column), with rows of equal length and columns of equal length,

@@ -58,7 +58,9 @@ def test_process_has_the_kernel():
 
 
 def test_without_variance_it_is_the_uncorrelated_measure():
-    drawn = correlated_measure("binary", 5, 20, StableBetaLevy(2.0, 1.0, 0.3), kernel=squared_exponential(1e-12), seed=4)
+    drawn = correlated_measure(
+        "binary", 5, 20, StableBetaLevy(2.0, 1.0, 0.3), kernel=squared_exponential(1e-12), seed=4
+    )
     assert np.abs(drawn.data["F"]).max() < 1e-4
 
 
