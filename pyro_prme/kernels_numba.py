@@ -25,6 +25,7 @@ __all__ = ["run"]
 logger = logging.getLogger("pyro_prme")
 
 _SAFE = {"float32": np.float32(1e-25), "float64": np.float64(1e-250)}  # a smaller normaliser: log space
+_ZERO = 1e-12  # times it: what is rounded to zero, lest arithmetic on denormal numbers be slow
 _LANES = 16  # a document's rows are padded with zeros to a multiple of this many topics
 _ROWS = 4096  # the most rows gathered at a time
 _SMALL = 200_000  # entries times topics below which one thread is enough
@@ -62,7 +63,7 @@ def run(
             else:
                 list(pool.map(lambda first: loop(first, pieces, *args), range(pieces)))
 
-        share_out(_word_table, elog_theta, table, peak)
+        share_out(_word_table, elog_theta, limits[2], table, peak)
         share_out(_documents, corpus, elog_theta, prior, e, start, limits, shared, out)
         share_out(_statistics, _by_word(indptr, word, len(elog_theta)), count, elog_theta, shared, statistics)
     elog_loadings[:] = elog
@@ -240,7 +241,7 @@ def _responsibilities(elog_loadings, elog_theta, phi, power):
 
 
 @_cached
-def _word_table(first, step, elog_theta, table, peak):
+def _word_table(first, step, elog_theta, safe, table, peak):
     """exp(E ln theta - peak) of words first, first + step, ...; the columns past K stay zero."""
     num_topics = elog_theta.shape[1]
     x, power = np.empty(num_topics), np.empty(num_topics)
@@ -250,7 +251,7 @@ def _word_table(first, step, elog_theta, table, peak):
             x[k] = elog_theta[w, k] - peak[w]
         _exp(x, power)
         for k in range(num_topics):
-            table[w, k] = x[k]
+            table[w, k] = x[k] if x[k] > _ZERO * safe else 0.0
 
 
 @_fast
@@ -282,7 +283,7 @@ def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, 
         for k in range(num_topics):
             scale += phi[k]
         for k in range(num_topics):
-            weights[k] = phi[k] / scale if scale > 0.0 else 0.0
+            weights[k] = phi[k] / scale if phi[k] > _ZERO * safe * scale else 0.0
         for k in range(total.size):
             total[k] = 0
         unsafe = 0
