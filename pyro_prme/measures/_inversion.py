@@ -24,6 +24,7 @@ def invert_tail(
     tail: Callable[[Array], Array],
     slope: Callable[[Array], Array],
     to_x: Callable[[Array], Array],
+    start: Callable[[Array], Array],
     u: Array,
     top: float,
     constant: float,
@@ -31,23 +32,26 @@ def invert_tail(
 ) -> Array:
     """Solve tail(to_x(z)) = u for a decreasing tail by Newton on `_straightened`, kept inside a shrinking bracket.
 
-    ``slope`` is minus the derivative of the tail with respect to z. Stops at a relative change of x below 1e-12.
+    ``slope`` is minus the derivative of the tail with respect to z; ``start`` makes a first z of the straightened goal,
+    which is one as it stands where x is small. Stops at a relative change of x below 1e-12, after 50 steps below 1e-10.
     """
     goal = _straightened(u, constant, discount)[0]
     low, high = np.full_like(u, SMALLEST_LOG), np.full_like(u, top)
-    z = np.clip(-goal, low, high)
+    z = np.clip(start(-goal), low, high)
     out, open_ = to_x(z), np.arange(u.size)
-    for _ in range(200):
+    for count in range(200):
+        tolerance = 1e-12 if count < 50 else 1e-10  # where rounding in the tail keeps the steps from shrinking further
         x = out[open_]
         value = tail(x)
         low, high = np.where(value > u[open_], z, low), np.where(value > u[open_], high, z)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             level, rise = _straightened(value, constant, discount)
-            z = z + (level - goal[open_]) / (rise * slope(x))
-        z = np.where((z > low) & (z < high), z, (low + high) / 2)
+            steep = rise * slope(x)
+            z = z + (level - goal[open_]) / steep
+        z = np.where((z >= low) & (z <= high) & (steep < np.inf), z, (low + high) / 2)
         out[open_] = to_x(z)
-        left = np.abs(out[open_] - x) > 1e-12 * x
+        left = np.abs(out[open_] - x) > tolerance * x
         if not left.any():
             return out
         open_, low, high, z = open_[left], low[left], high[left], z[left]
-    raise ArithmeticError("The inverse tail did not settle to 1e-12; the Levy measure's parameters are too extreme.")
+    raise ArithmeticError("The inverse tail did not settle to 1e-10; the Levy measure's parameters are too extreme.")

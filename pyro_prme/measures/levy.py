@@ -9,9 +9,11 @@ the points of a unit-rate Poisson process become those weights, largest first (p
 Differs from the paper: section 3.2 writes the map as T, the appendix as the inverse of the tail. Here T is the tail and
 the map is ``inverse_tail``, as in the appendix.
 
-Accuracy, measured against 340-digit arithmetic: ``tail`` is right to a relative 2e-12 in the ranges below, and
-``inverse_tail`` stops at a relative change of 1e-12 or raises. Both are inverse to each other to 1e-8 as long as the
-weight is not within 1e-7 of an upper limit of its support (1 for beta weights), where a double cannot hold 1 - x.
+Accuracy of ``tail``, as its largest relative error against 60 to 340 digits, for tails above 1e-30: 1e-15 for the gamma
+process; 7e-13 for the beta process up to concentration 75, 4e-11 at 100; 3e-12 with discounts of 1/2 and more; small
+discounts cancel, 1e-10 for the generalised gamma and 2e-9 for the stable-beta process at the least discount of 1e-3.
+``inverse_tail`` stops at a relative change of 1e-12 (1e-10 where the tail is noisier) or raises. The two are inverse to
+each other to 1e-8 unless the weight is within 1e-7 of 1, the limit of beta weights, where a double cannot hold 1 - x.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ class Levy(ABC):
         out[inside] = self._solve(u[inside])
         return out
 
-    def expected_missing_mass(self, num_atoms: int, nodes: int = 400) -> float:
+    def expected_missing_mass(self, num_atoms: int, nodes: int = 200) -> float:
         r"""Expected total weight lost when only the ``num_atoms`` heaviest atoms are kept.
 
         .. math:: \mathbb{E} \int_0^{T^{-1}(\vartheta_K)} s\,\nu(ds), \qquad \vartheta_K \sim \mathrm{Gamma}(K, 1),
@@ -171,7 +173,10 @@ class GeneralizedGammaLevy(Levy):
         def slope(y: Array) -> Array:
             return constant * y**-d * np.exp(-y)
 
-        return invert_tail(self._unit_tail, slope, np.exp, u, np.log(700.0), constant, d) / self.rate
+        def start(z: Array) -> Array:  # for large x the tail falls as exp(-x)
+            return np.where(z < -30, z, np.log(np.logaddexp(0, np.maximum(z, -30))))
+
+        return invert_tail(self._unit_tail, slope, np.exp, start, u, np.log(700.0), constant, d) / self.rate
 
     def mean_below(self, x: ArrayLike) -> Array:
         return self.mean * special.gammainc(1 - self.discount, self.rate * np.asarray(x, dtype=np.float64))
@@ -268,7 +273,7 @@ class StableBetaLevy(Levy):
         def slope(x: Array) -> Array:
             return constant * x**-d * (1 - x) ** (c + d)
 
-        return invert_tail(self._unit_tail, slope, special.expit, u / self.mass, 36.0, constant, d)
+        return invert_tail(self._unit_tail, slope, special.expit, np.asarray, u / self.mass, 36.0, constant, d)
 
     def mean_below(self, x: ArrayLike) -> Array:
         return self.mean * special.betainc(1 - self.discount, self.concentration + self.discount, np.asarray(x))

@@ -1,0 +1,88 @@
+"""Row sums and edges: what the paper's propositions say must grow, grows, and what must not, does not."""
+
+import numpy as np
+import pytest
+
+from pyro_prme.measures import (
+    GeneralizedGammaLevy,
+    Growth,
+    edge_growth,
+    empty_matrix_experiment,
+    graphon,
+    hierarchical_dirichlet_process,
+    prme,
+    random_decoder,
+)
+
+from .laws import assert_mean
+
+
+def test_row_sums_of_a_prme_settle_and_those_of_a_graphon_do_not():
+    decoder, base = random_decoder(seed=0), GeneralizedGammaLevy(1.0, discount=0.5)
+    growth = empty_matrix_experiment(num_objects=20, base=base, decoder=decoder, seed=1)
+    assert growth.data["size"].values[-1] == 100_000
+    sums = growth.data.sel(construction="PRME").values
+    assert np.all(np.isfinite(sums))
+    # what 10^5 columns add beyond 10^4 is below the bound: missing mass of 10^4 atoms times E exp(f)
+    assert sums[-1] - sums[-2] < 5 * decoder.bound * base.expected_missing_mass(10_000)
+    exponents = growth.exponents()
+    assert abs(float(exponents.sel(construction="PRME"))) < 1e-2
+    assert float(exponents.sel(construction="graphon, mean 0.5")) == pytest.approx(1, abs=0.02)
+    assert float(exponents.sel(construction="graphon, mean 0.01")) == pytest.approx(1, abs=0.1)
+    assert np.all(growth.data.sel(construction="graphon, mean 0") == 0)
+    assert float(growth.data.sel(construction="graphon, mean 0.5")[-1]) == pytest.approx(50_000, rel=0.01)
+
+
+def test_expected_row_sum_of_a_prme_does_not_depend_on_the_truncation():
+    means = []
+    for num_atoms in (100, 1000):
+        drawn = prme(20, num_atoms, beta=2.0, decoder=random_decoder(seed=2), seed=3, num_draws=200)
+        means.append(drawn.row_sums().mean("object").values)
+    error = np.sqrt(sum(m.var(ddof=1) / m.size for m in means))
+    assert abs(means[0].mean() - means[1].mean()) < 4 * error
+    assert_mean(hierarchical_dirichlet_process(1, 1000, beta=2.0, seed=4, num_draws=500).row_sums().values, 2.0)
+
+
+def test_a_separately_exchangeable_matrix_with_small_row_sums_is_nearly_empty():
+    # row sums stay near 1 only if the mean is 1/K, and then each entry is 1 with probability 1/K
+    for num_features in (100, 1000):
+        Z = graphon(50, num_features, lambda u, v, K=num_features: (u + v) / K, seed=5, num_draws=40).Z
+        assert_mean(Z.sum("feature").mean("object"), 1.0)
+        assert_mean(Z.mean(["object", "feature"]), 1 / num_features)
+
+
+def test_edges_grow_linearly_and_those_of_a_graphon_quadratically():
+    exponents = [edge_growth(seed=seed).exponents() for seed in range(6)]
+    mean = sum(exponents) / len(exponents)
+    assert float(mean.sel(construction="PRME")) == pytest.approx(1, abs=0.1)
+    assert float(mean.sel(construction="Indian buffet")) == pytest.approx(1, abs=0.05)
+    assert float(mean.sel(construction="graphon, K = N")) == pytest.approx(2, abs=0.1)
+
+
+def test_edges_per_object_of_a_prme_are_bounded():
+    decoder = random_decoder(seed=6)
+    growth = prme(1000, 200, beta=5.0, decoder=decoder, seed=7, num_draws=30).row_sums().cumsum("object")
+    per_object = (growth / (np.arange(1000) + 1.0)).isel(object=[9, 99, 999]).values
+    assert np.all(per_object.mean(0) < 5.0 * decoder.bound)
+    assert per_object.mean(0)[2] == pytest.approx(per_object.mean(0)[1], rel=0.05)
+
+
+def test_exponents_of_a_known_power():
+    import xarray as xr
+
+    sizes = np.array([1, 10, 100, 1000])
+    data = xr.DataArray([sizes**1.5, 7 * sizes], coords={"construction": ["a", "b"], "size": sizes})
+    np.testing.assert_allclose(Growth(data, "N").exponents(), [1.5, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: empty_matrix_experiment(num_features=[10]), "at least two rising"),
+        (lambda: empty_matrix_experiment(num_features=[100, 10]), "at least two rising"),
+        (lambda: edge_growth(num_objects=[0, 10]), "num_objects"),
+    ],
+)
+def test_wrong_inputs(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
