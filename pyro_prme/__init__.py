@@ -1,12 +1,18 @@
 """Population random measure embeddings (PRME) in Pyro: Bayesian nonparametric models with learned correlations."""
 
 from pyro_prme.batch import Batch
+from pyro_prme.build import build
+from pyro_prme.corpus import Corpus
 from pyro_prme.elbo import Bound, ClosedForm_ELBO
 from pyro_prme.guide import ClosedFormGuide, PRMEGuide
 from pyro_prme.model import HDP, PRME
 from pyro_prme.networks import BagOfWordsEncoder, Decoder, TopicEncoder, decoder_of_depth, encoder_of_depth
 from pyro_prme.plan import Plan
+from pyro_prme.posterior import Posterior
+from pyro_prme.readers import load_corpus, save_corpus
 from pyro_prme.rules import Rule, Run, register
+from pyro_prme.splits import TokenSplit
+from pyro_prme.train import Trainer
 
 __version__ = "0.1.0"
 
@@ -18,13 +24,20 @@ __all__ = [
     "Bound",
     "ClosedFormGuide",
     "ClosedForm_ELBO",
+    "Corpus",
     "Decoder",
     "PRMEGuide",
     "Plan",
+    "Posterior",
     "Rule",
     "Run",
+    "TokenSplit",
     "TopicEncoder",
+    "Trainer",
+    "build",
     "decoder_of_depth",
     "encoder_of_depth",
+    "load_corpus",
     "register",
+    "save_corpus",
 ]

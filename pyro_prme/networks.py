@@ -123,7 +123,7 @@ class TopicEncoder(nn.Module):
     """g on topic responsibilities: h_n from the mean over a document's words of E theta, normalised over topics.
 
     Differs from the paper: K numbers from q(theta) in place of D word weights. It generalises as well, trains faster
-    and has no vocabulary-wide layer.
+    and has no vocabulary-wide layer. h moves with q(theta), so a natural step is no longer pure coordinate ascent.
 
     Args:
         num_topics: K.

@@ -56,7 +56,8 @@ def kmeans_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Gene
     sizes = np.bincount(labels, minlength=num_topics)
     member = sparse.csr_matrix((np.ones(len(labels), np.float32), (labels, np.arange(len(labels)))))
     member.resize(num_topics, len(labels))
-    centres = (member @ frequencies).toarray() / np.maximum(sizes, 1)[:, None]
+    centres = (member @ frequencies).toarray().astype(np.float64)
+    centres /= np.maximum(centres.sum(1, keepdims=True), np.finfo(np.float64).tiny)
     order = np.argsort(-sizes, kind="stable")
     return Start(centres[order], sizes[order] / sizes.sum())
 

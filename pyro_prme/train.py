@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import pyro
 import torch
 from scipy import sparse
 
 from pyro_prme.batch import Batch
-from pyro_prme.elbo import ClosedForm_ELBO
+from pyro_prme.elbo import Bound, ClosedForm_ELBO
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.model import PRME
+from pyro_prme.optim import make_optimizers
 from pyro_prme.prototype import eval_mode
 from pyro_prme.starts import begin
 from pyro_prme.updates import robbins_monro_rate
@@ -30,6 +31,8 @@ class Trainer:
     V (training mode, the E-step held), and, online, a natural step for gamma at rate (t0 + t)^-kappa with statistics
     scaled by N / |N_t|. In batch mode the statistics of all batches add up to one natural step of rate 1 an epoch.
 
+    The trainer has a random state of its own and leaves the global one alone.
+
     Args:
         model: a Pyro model that takes a `Batch`.
         guide: its guide.
@@ -37,11 +40,11 @@ class Trainer:
         mode: "batch" or "online".
         batch_size: documents a step.
         learning_rate: of Adam, for networks and ell.
-        stick_rate: of Adam, for V on its logit.
+        stick_rate: of Adam, for V on its logit: with the networks' rate it is far from converged after 30 epochs.
         weight_decay: of Adam, for networks and ell.
         gradient_steps: gradient steps after an E-step.
         delay, decay: t0 and kappa.
-        start: a key of `starts.STARTS`.
+        start: a key of `starts.STARTS`, or None to go on from the guide's current state.
         seed: decides the start, the order of documents and all noise.
     """
 
@@ -59,35 +62,37 @@ class Trainer:
         gradient_steps: int = 1,
         delay: float = 100.0,
         decay: float = 0.75,
-        start: str = "kmeans",
+        start: str | None = "kmeans",
         seed: int = 0,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode is {mode!r}: choose 'batch' or 'online'.")
-        if not 0.5 < decay <= 1:
-            raise ValueError(f"decay is {decay}: kappa must be above 0.5 and at most 1.")
+        if not 0.5 < decay <= 1 or delay < 0:
+            raise ValueError(f"delay is {delay} and decay {decay}: t0 is at least 0, kappa above 0.5 and at most 1.")
+        if batch_size < 1 or counts.shape[0] < 1:
+            raise ValueError(f"batch_size is {batch_size}, documents {counts.shape[0]}: both must be at least 1.")
         self.model, self.guide, self.counts = model, guide, sparse.csr_matrix(counts)
         self.mode, self.batch_size, self.gradient_steps = mode, batch_size, gradient_steps
         self.delay, self.decay = delay, decay
         self.rng = np.random.default_rng(seed)
-        self.time = 0
+        self.steps = 0
         self.history: list[dict[str, Any]] = []
-        pyro.set_rng_seed(seed)
-        guide.plan(Batch.from_csr(self.counts, np.arange(min(8, self.counts.shape[0]))))
-        begin(guide, self.counts, start, seed)
+        self._torch_state = torch.Generator().manual_seed(seed).get_state()
+        with self._random_state():
+            guide.plan(Batch.from_csr(self.counts, np.arange(min(8, self.counts.shape[0]))))
+        if start is not None:
+            begin(guide, self.counts, start, seed)
         self.elbo = ClosedForm_ELBO()
         self.objective = ClosedForm_ELBO(constants=False)(model, guide)
-        self.optimizer = self._optimizer(learning_rate, stick_rate, weight_decay)
+        self.optimizers = make_optimizers(self.objective, guide, learning_rate, stick_rate, weight_decay)
 
-    def _optimizer(self, learning_rate: float, stick_rate: float, weight_decay: float) -> torch.optim.Optimizer | None:
-        sticks = list(self.guide.rules["V"].parameters()) if "V" in self.guide.rules else []
-        rest = [p for p in self.objective.parameters() if not any(p is s for s in sticks)]
-        groups = [
-            {"params": rest, "lr": learning_rate, "weight_decay": weight_decay},
-            {"params": sticks, "lr": stick_rate, "weight_decay": 0.0},
-        ]
-        groups = [group for group in groups if group["params"]]
-        return torch.optim.AdamW(groups) if groups else None
+    @contextmanager
+    def _random_state(self) -> Iterator[None]:
+        """Torch draws from the trainer's own random state within it."""
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._torch_state)
+            yield
+            self._torch_state = torch.get_rng_state()
 
     def batches(self, *, shuffle: bool) -> Iterator[Batch]:
         """All documents, once each."""
@@ -97,36 +102,41 @@ class Trainer:
             yield Batch.from_csr(self.counts, rows)
 
     def step(self, batch: Batch) -> dict[str, float]:
-        """One step on a batch; returns the bound by site, gamma's own term left out."""
+        """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
         with torch.no_grad(), eval_mode(self.model, self.guide):
             run = self.guide.expectations(batch)
             terms = {name: float(term) for name, term in self.elbo.terms_of(run, skip_slow=True).items()}
         self.guide.gather(run, scale=None if self.mode == "online" else 1.0)
-        if self.optimizer is not None:
-            with self.guide.hold(run.local):
-                for _ in range(self.gradient_steps):
-                    self.optimizer.zero_grad()
-                    self.objective(batch).backward()
-                    self.optimizer.step()
+        with self.guide.hold(run.local):
+            for _ in range(self.gradient_steps if self.optimizers else 0):
+                for optimizer in self.optimizers:
+                    optimizer.zero_grad()
+                self.objective(batch).backward()
+                for optimizer in self.optimizers:
+                    optimizer.step()
+        self.steps += 1
         if self.mode == "online":
-            self.time += 1
-            self.guide.natural_step(robbins_monro_rate(self.time, self.delay, self.decay))
+            self.guide.natural_step(robbins_monro_rate(self.steps, self.delay, self.decay))
         return terms
 
     def epoch(self) -> dict[str, Any]:
-        """One pass over the corpus; returns and records the bound, a running one: each batch as its step found it."""
+        """One pass over the corpus; returns and records its running bound: each batch as its step found it."""
         totals: dict[str, float] = {}
-        slow = self._slow_terms() if self.mode == "batch" else {}
-        for batch in self.batches(shuffle=True):
-            share = batch.size / self.counts.shape[0]
-            for name, term in self.step(batch).items():
-                totals[name] = totals.get(name, 0.0) + share * term
-        if self.mode == "batch":
-            self.guide.natural_step(1.0)
-        terms = totals | (slow or self._slow_terms())
-        self.recentre()
+        with self._random_state():
+            slow = self._slow_terms()
+            for batch in self.batches(shuffle=True):
+                share = batch.size / self.counts.shape[0]
+                for name, term in self.step(batch).items():
+                    totals[name] = totals.get(name, 0.0) + share * term
+            if self.mode == "batch":
+                self.guide.natural_step(1.0)
+            else:
+                slow = self._slow_terms()
+            self.recentre()
+        terms = totals | slow
         record = {
             "epoch": len(self.history) + 1,
+            "documents": (len(self.history) + 1) * self.counts.shape[0],
             "bound": sum(terms.values()),
             "bound_name": self.elbo.name,
             "terms": terms,
@@ -134,27 +144,63 @@ class Trainer:
         self.history.append(record)
         return record
 
-    @torch.no_grad()
-    def _slow_terms(self) -> dict[str, float]:
-        """Terms of the sites whose rules are slow: they do not depend on the batch."""
-        with eval_mode(self.model, self.guide):
-            run = self.guide.expectations(Batch.from_csr(self.counts, [0]))
-            return {
-                name: float(rule.term(name, run, self.elbo.bound)) for name, rule in run.rules.items() if rule.slow
-            }
-
-    @torch.no_grad()
-    def recentre(self) -> None:
-        """Recomputes the decoder's mean over documents exactly."""
-        if "h" in self.guide.rules and isinstance(self.model, PRME):
-            with eval_mode(self.guide):
-                embeddings = (self.guide.embeddings(batch) for batch in self.batches(shuffle=False))
-                self.model.recentre(embeddings, self.guide.rules["ell"].value())
-
-    def fit(self, epochs: int, callback: Callable[[Trainer, dict[str, Any]], None] | None = None) -> list[dict[str, Any]]:
-        """Runs epochs; the callback sees the trainer and each epoch's record."""
+    def fit(
+        self, epochs: int, callback: Callable[[Trainer, dict[str, Any]], None] | None = None
+    ) -> list[dict[str, Any]]:
+        """Runs epochs; the callback sees the trainer and each epoch's record, and may add to the record."""
         for _ in range(epochs):
             record = self.epoch()
             if callback is not None:
                 callback(self, record)
         return self.history
+
+    @torch.no_grad()
+    def bound(self, bound: str = "epsilon") -> Bound:
+        """The bound of the whole corpus as it stands, in evaluation mode, with a fresh E-step."""
+        elbo, totals = ClosedForm_ELBO(bound=bound), dict[str, float]()
+        with self._random_state(), eval_mode(self.model, self.guide):
+            for batch in self.batches(shuffle=False):
+                share = batch.size / self.counts.shape[0]
+                terms = elbo.terms_of(self.guide.expectations(batch), skip_slow=True)
+                for name, term in terms.items():
+                    totals[name] = totals.get(name, 0.0) + share * float(term)
+            totals |= self._slow_terms()
+        return Bound(elbo.name, sum(totals.values()), totals)
+
+    @torch.no_grad()
+    def _slow_terms(self) -> dict[str, float]:
+        """Terms of the sites whose rules are slow: they do not depend on the batch."""
+        with eval_mode(self.model, self.guide):
+            run = self.guide.expectations(Batch.from_csr(self.counts, [0]))
+            slow = {name: rule.term(name, run, self.elbo.bound) for name, rule in run.rules.items() if rule.slow}
+        return {name: float(term) for name, term in slow.items()}
+
+    @torch.no_grad()
+    def recentre(self) -> None:
+        """Recomputes the decoder's mean over documents exactly."""
+        if isinstance(self.model, PRME) and {"h", "ell"} <= set(self.guide.rules):
+            with eval_mode(self.guide):
+                embeddings = (self.guide.embeddings(batch) for batch in self.batches(shuffle=False))
+                self.model.recentre(embeddings, self.guide.rules["ell"].value())
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a later trainer on the same corpus needs to go on as if never interrupted."""
+        return {
+            "model": self.objective.model.state_dict(),
+            "guide": self.guide.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "torch_state": self._torch_state,
+            "numpy_state": self.rng.bit_generator.state,
+            "steps": self.steps,
+            "history": self.history,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from a state; the trainer must have been built alike, with start=None to save time."""
+        self.objective.model.load_state_dict(state["model"])
+        self.guide.load_state_dict(state["guide"])
+        for optimizer, part in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(part)
+        self._torch_state = state["torch_state"]
+        self.rng.bit_generator.state = state["numpy_state"]
+        self.steps, self.history = state["steps"], list(state["history"])

@@ -134,7 +134,7 @@ class Words(Rule):
 
     def term(self, name: str, run: Run, bound: str) -> Tensor:
         step, elog_theta = run.local[self.loadings]
-        if run.value(self.topics).requires_grad:
+        if run.held or run.value(self.topics).requires_grad:  # phi was formed under another q(theta), or needs a gradient
             elog_theta = expected_log_rows(run.posterior(self.topics), run.value(self.topics), run.batch.words)
         return run.scale(self.loadings) * (step.statistics.double() * elog_theta.double()).sum()
 

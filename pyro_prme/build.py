@@ -1,0 +1,90 @@
+"""Models and guides from plain settings: what the estimator, the command and the experiments build."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from pyro_prme.guide import PRMEGuide
+from pyro_prme.model import HDP, PRME
+from pyro_prme.networks import BagOfWordsEncoder, Decoder, TopicEncoder
+from pyro_prme.rules import GammaLoadings
+
+__all__ = ["MODELS", "PRESETS", "build"]
+
+MODELS: dict[str, type[PRME]] = {"prme": PRME, "hdp": HDP}
+
+#: Settings of `build` and of the trainer that belong together.
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "encoder": "words",
+        "encoder_hidden": (1000,),
+        "word_dropout": 0.0,
+        "objective": "plain",
+        "learning_rate": 1e-4,
+        "delay": 100.0,
+        "decay": 0.75,
+    },
+}
+
+
+def build(
+    num_topics: int,
+    vocab_size: int,
+    num_documents: int,
+    *,
+    model: str = "prme",
+    alpha: float = 1.0,
+    beta: float = 5.0,
+    gamma0: float = 0.2,
+    embedding_dim: int = 20,
+    encoder: str = "topics",
+    encoder_hidden: tuple[int, ...] = (100,),
+    decoder_hidden: tuple[int, ...] = (80, 80),
+    batch_norm: bool = True,
+    residual: bool = False,
+    word_dropout: float = 0.5,
+    objective: str = "profiled",
+    seed: int = 0,
+) -> tuple[PRME, PRMEGuide]:
+    """A model and its guide; the seed decides the networks' first weights, and the global random state is left alone.
+
+    Args:
+        num_topics, vocab_size, num_documents: K, D and N.
+        model: a key of `MODELS`.
+        alpha, beta, gamma0: see `PRME`.
+        embedding_dim: length of h and of ell.
+        encoder: "topics" (`TopicEncoder`) or "words" (`BagOfWordsEncoder`, as the paper).
+        encoder_hidden, decoder_hidden: widths of the hidden layers.
+        batch_norm, residual, word_dropout: see `networks`.
+        objective: see `GammaLoadings`.
+        seed: see above.
+    """
+    if model not in MODELS:
+        raise ValueError(f"model is {model!r}: choose one of {', '.join(MODELS)}.")
+    if encoder not in ("topics", "words"):
+        raise ValueError(f"encoder is {encoder!r}: choose 'topics' or 'words'.")
+    design = {"batch_norm": batch_norm, "residual": residual}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        program = MODELS[model](
+            num_topics,
+            vocab_size,
+            num_documents,
+            alpha=alpha,
+            beta=beta,
+            gamma0=gamma0,
+            h_dim=embedding_dim,
+            ell_dim=embedding_dim,
+            decoder=None if model == "hdp" else Decoder(num_topics, embedding_dim, embedding_dim, decoder_hidden, **design),
+        )
+        network: nn.Module
+        if encoder == "topics":
+            network = TopicEncoder(num_topics, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout)
+        else:
+            network = BagOfWordsEncoder(vocab_size, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout)
+        guide = PRMEGuide(program, network, rules={"Z": GammaLoadings(objective)})
+    return program, guide

@@ -1,0 +1,226 @@
+"""Inference: monotone blocks, finite training in extremes, seeds, resuming, starts."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from pyro_prme import Batch, ClosedForm_ELBO, HDP, PRMEGuide
+from pyro_prme.build import build
+from pyro_prme.prototype import eval_mode
+from pyro_prme.starts import STARTS, begin, kmeans_start
+from pyro_prme.train import Trainer
+from pyro_prme.updates import robbins_monro_rate
+
+
+def corpus(num_documents=60, vocab_size=40, length=25, seed=0):
+    """Documents of two topics out of four, on disjoint words."""
+    rng = np.random.default_rng(seed)
+    topics = np.kron(np.eye(4), np.ones(vocab_size // 4)) + 0.01
+    topics /= topics.sum(1, keepdims=True)
+    rows = []
+    for _ in range(num_documents):
+        weights = np.zeros(4)
+        weights[rng.choice(4, 2, replace=False)] = 0.5
+        rows.append(rng.multinomial(length, weights @ topics))
+    return sparse.csr_matrix(np.stack(rows))
+
+
+def trainer(counts, num_topics=6, model="prme", seed=0, hyper=None, **kwargs):
+    built = build(num_topics, counts.shape[1], counts.shape[0], model=model, seed=seed, **(hyper or {}))
+    return Trainer(*built, counts, **({"batch_size": 20, "seed": seed} | kwargs))
+
+
+def closed_form_bounds(guide, batch, sweeps):
+    """The bound after each E-step and after each gamma step, networks frozen, evaluation mode.
+
+    For a `BagOfWordsEncoder`: a `TopicEncoder` reads gamma, so that h moves with it and gamma alone is no block.
+    """
+    bounds, local = [], {}
+    with torch.no_grad(), eval_mode(guide.model, guide):
+        for _ in range(sweeps):
+            with guide.resume(local):
+                run = guide.expectations(batch)
+            with guide.hold(run.local):
+                bounds.append(ClosedForm_ELBO().report(guide, batch).total)
+            guide.gather(run)
+            guide.natural_step(1.0)
+            with guide.hold(run.local):
+                bounds.append(ClosedForm_ELBO().report(guide, batch).total)
+            local = run.local
+    return torch.tensor(bounds, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("model", ["prme", "hdp"])
+@pytest.mark.parametrize("max_sweeps", [1, 20])
+def test_the_bound_never_falls_over_the_closed_form_blocks(model, max_sweeps):
+    t = trainer(corpus(), model=model, hyper={"encoder": "words"})
+    t.fit(2)
+    t.guide.rules["Z"].max_sweeps = max_sweeps
+    bounds = closed_form_bounds(t.guide, Batch.from_csr(t.counts), 15)
+    assert (bounds.diff() > -1e-9 * bounds[0].abs()).all()
+    assert bounds[-1] > bounds[0] + 1
+
+
+EXTREMES = {
+    "gamma0 of 1e-3": lambda: (corpus(), 6, {"gamma0": 1e-3}, "kmeans"),
+    "one-word documents": lambda: (corpus(length=1), 6, {}, "kmeans"),
+    "a document of 100,000 tokens": lambda: (
+        sparse.vstack([corpus(), sparse.csr_matrix(np.full((1, 40), 2500))]).tocsr(), 6, {}, "kmeans"),
+    "an empty document": lambda: (sparse.vstack([corpus(), sparse.csr_matrix((1, 40))]).tocsr(), 6, {}, "kmeans"),
+    "K = 2": lambda: (corpus(), 2, {}, "kmeans"),
+    "K = 300": lambda: (corpus(), 300, {}, "random"),
+    "a topic dies": lambda: (corpus(), 6, {"beta": 0.1}, "kmeans"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EXTREMES)
+@pytest.mark.parametrize("mode", ["batch", "online"])
+def test_float32_training_stays_finite_and_its_blocks_monotone(case, mode, float32):
+    counts, num_topics, hyper, start = EXTREMES[case]()
+    t = trainer(counts, num_topics, hyper={"encoder": "words"} | hyper, start=start, mode=mode)
+    if case == "a topic dies":
+        with torch.no_grad():
+            t.guide.rules["theta"].gamma[:, -1] = 0.2
+            t.guide.rules["V"].free[-1] = 30.0
+    records = t.fit(4)
+    assert all(np.isfinite(record["bound"]) for record in records)
+    for part in (t.model, t.guide):
+        assert all(torch.isfinite(x).all() for x in part.state_dict().values())
+    bounds = closed_form_bounds(t.guide, Batch.from_csr(counts), 8)
+    # stated float error: 1e-6 of the sum of the terms' sizes (they nearly cancel for long documents)
+    size = sum(abs(x) for x in ClosedForm_ELBO().report(t.guide, Batch.from_csr(counts)).terms.values())
+    assert (bounds.diff() > -1e-6 * size).all(), bounds.diff().min() / size
+
+
+def test_batch_mode_is_coordinate_ascent_for_an_hdp():
+    """One natural step an epoch from the statistics of all batches: gamma = gamma0 + statistics."""
+    t = trainer(corpus(), model="hdp")
+    t.epoch()
+    with torch.no_grad(), eval_mode(t.guide):
+        t.guide.expectations(Batch.from_csr(t.counts))
+    before = t.guide.rules["theta"].gamma.clone()
+    assert float(before.sum()) == pytest.approx(0.2 * before.numel() + t.counts.sum(), rel=1e-9)
+
+
+def test_online_steps_are_scaled_by_the_corpus_and_the_rate():
+    counts = corpus()
+    t = trainer(counts, model="hdp", mode="online", delay=1.0, decay=0.6)
+    batch = Batch.from_csr(counts, np.arange(20))
+    before = t.guide.rules["theta"].gamma.clone()
+    with torch.no_grad(), eval_mode(t.guide):
+        statistics = t.guide.expectations(batch).local["Z"].step.statistics
+    target = torch.full_like(before, 0.2)
+    target[batch.words] += 60 / 20 * statistics
+    t.step(batch)
+    rate = robbins_monro_rate(1, 1.0, 0.6)
+    torch.testing.assert_close(t.guide.rules["theta"].gamma, (1 - rate) * before + rate * target)
+
+
+@pytest.mark.parametrize("mode", ["batch", "online"])
+@pytest.mark.parametrize("encoder", ["topics", "words"])
+def test_the_same_seed_gives_the_same_numbers(mode, encoder):
+    runs = [trainer(corpus(), seed=seed, mode=mode, hyper={"encoder": encoder}).fit(3) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+def test_training_leaves_the_global_random_state_alone():
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    trainer(corpus()).fit(1)
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert (before[1] == np.random.get_state()[1]).all()  # noqa: NPY002
+
+
+@pytest.mark.parametrize("encoder", ["topics", "words"])
+@pytest.mark.parametrize("mode", ["batch", "online"])
+def test_an_interrupted_run_ends_with_the_same_numbers(mode, encoder):
+    hyper = {"encoder": encoder}
+    whole = trainer(corpus(), mode=mode, hyper=hyper)
+    whole.fit(4)
+    first = trainer(corpus(), mode=mode, hyper=hyper)
+    first.fit(2)
+    state = first.state_dict()
+    second = trainer(corpus(), mode=mode, hyper=hyper, start=None, seed=0)
+    second.load_state_dict(state)
+    second.fit(2)
+    assert second.history == whole.history
+    assert torch.equal(second.guide.rules["theta"].gamma, whole.guide.rules["theta"].gamma)
+
+
+def test_history_and_callback():
+    seen = []
+    history = trainer(corpus()).fit(3, lambda t, record: seen.append((t.steps, record["bound"])))
+    assert [record["epoch"] for record in history] == [1, 2, 3]
+    assert [steps for steps, _ in seen] == [3, 6, 9]
+    assert list(history[0]["terms"]) == ["ell", "V", "h", "f", "Z", "C", "X", "theta"]
+    assert history[-1]["bound"] > history[0]["bound"]
+    assert history[0]["bound_name"] == "ELBO with the epsilon bound on E ln sum Z"
+
+
+def test_the_bound_of_the_corpus_does_not_depend_on_the_batches():
+    counts = corpus()
+    t = trainer(counts)
+    t.fit(2)
+    small = t.bound()
+    t.batch_size = 60
+    whole = t.bound()
+    assert small.total == pytest.approx(whole.total, rel=1e-10)
+    assert whole.total == pytest.approx(ClosedForm_ELBO().report(t.guide.eval(), Batch.from_csr(counts)).total, rel=0.05)
+
+
+def test_the_running_mean_of_f_is_recomputed_exactly():
+    t = trainer(corpus())
+    t.fit(2)
+    with torch.no_grad(), eval_mode(t.model, t.guide):
+        h = t.guide.embeddings(Batch.from_csr(t.counts))
+        mean, _ = t.model.decoder.topic_centred(h, t.guide.rules["ell"].value())
+    torch.testing.assert_close(t.model.decoder.running_mean, mean.mean(0))
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_starts_set_positive_gamma_and_are_seeded(start):
+    counts = corpus()
+    gammas = []
+    for seed in (0, 0, 1):
+        t = trainer(counts, start=start, seed=seed)
+        gammas.append(t.guide.rules["theta"].gamma.clone())
+        assert (gammas[-1] > 0.2).all()
+    assert torch.equal(gammas[0], gammas[1])
+    assert not torch.equal(gammas[0], gammas[2])
+
+
+def test_kmeans_finds_separated_groups_and_orders_them_by_size():
+    sizes = [30, 20, 10]
+    rows = [np.eye(3)[k].repeat(4) * 5 for k, size in enumerate(sizes) for _ in range(size)]
+    start = kmeans_start(sparse.csr_matrix(np.stack(rows)), 3, np.random.default_rng(0))
+    np.testing.assert_allclose(start.shares, np.array(sizes) / 60)
+    np.testing.assert_allclose(start.centres, np.eye(3).repeat(4, axis=1) / 4, atol=1e-6)
+
+
+def test_kmeans_works_on_a_sample_of_a_large_corpus():
+    counts = corpus()
+    many = sparse.vstack([counts] * 200).tocsr()
+    start = kmeans_start(many, 4, np.random.default_rng(0))
+    assert start.centres.shape == (4, 40)
+    np.testing.assert_allclose(start.centres.sum(1), 1, rtol=1e-5)
+
+
+def test_wrong_starts_and_settings_get_one_sentence():
+    counts = corpus()
+    with pytest.raises(ValueError, match="61 topics and 60 documents"):
+        trainer(counts, num_topics=61)
+    with pytest.raises(ValueError, match="start is 'best'"):
+        trainer(counts, start="best")
+    with pytest.raises(ValueError, match="mode is 'fast'"):
+        trainer(counts, mode="fast")
+    with pytest.raises(ValueError, match=r"decay 0\.5"):
+        trainer(counts, decay=0.5)
+    guide = PRMEGuide(HDP(4, 41, 60))
+    guide.plan(Batch.from_csr(counts))
+    with pytest.raises(ValueError, match="corpus has 40 words and the model 41"):
+        begin(guide, counts)
+    with pytest.raises(ValueError, match="model is 'lda'"):
+        build(4, 40, 60, model="lda")
+    with pytest.raises(ValueError, match="encoder is 'bert'"):
+        build(4, 40, 60, encoder="bert")
