@@ -93,7 +93,9 @@ class FeaturePaintbox:
             for i, u in enumerate(np.atleast_2d(points)):
                 y = np.full(self.num_features, u[1] if len(u) == 2 else (i + 1) / (len(points) + 1))
                 ax.plot(start + u[0], y, color="#d55e00", lw=1.0, marker="o", ms=5, mec="white", mew=0.8)
-        ax.set(aspect="equal", title="Feature paintbox")
+        ax.set(
+            aspect="equal", title="Feature paintbox", xlim=(-0.03, gap * self.num_features - 0.12), ylim=(-0.2, 1.03)
+        )
         ax.axis("off")
         return ax
 

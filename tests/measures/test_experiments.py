@@ -61,7 +61,7 @@ def test_edges_grow_linearly_and_those_of_a_graphon_quadratically():
 
 def test_edges_per_object_of_a_prme_are_bounded():
     decoder = random_decoder(seed=6)
-    growth = prme(1000, 200, beta=5.0, decoder=decoder, seed=7, num_draws=30).row_sums().cumsum("object")
+    growth = prme(1000, 200, beta=5.0, decoder=decoder, seed=7, num_draws=10).row_sums().cumsum("object")
     per_object = (growth / (np.arange(1000) + 1.0)).isel(object=[9, 99, 999]).values
     assert np.all(per_object.mean(0) < 5.0 * decoder.bound)
     assert per_object.mean(0)[2] == pytest.approx(per_object.mean(0)[1], rel=0.05)

@@ -17,6 +17,7 @@ LEVIES = [
     BetaLevy(3.0),
     BetaLevy(2.0, concentration=0.1),
     BetaLevy(2.0, concentration=3.3),
+    BetaLevy(2.0, concentration=15.884804189334938),
     BetaLevy(2.0, concentration=100.0),
     StableBetaLevy(2.0, concentration=1.0, discount=0.5),
     StableBetaLevy(2.0, concentration=-0.3, discount=0.5),
@@ -69,6 +70,14 @@ def test_known_inverses():
     np.testing.assert_allclose(GammaLevy(2.0).inverse_tail(2 * special.exp1(u)), u, rtol=1e-10)
     # d = 1/2, c = 1/2: nu(dx) = M x^(-3/2) dx / 2 up to 1, so T(x) = M (x^(-1/2) - 1)
     np.testing.assert_allclose(StableBetaLevy(1.0, 0.5, 0.5).inverse_tail(u), (1 + u) ** -2.0, rtol=1e-10)
+
+
+@pytest.mark.parametrize("c", [0.06, 7.4026, 15.884804189334938, 63.87, 100.0])
+def test_beta_tail_where_the_hypergeometric_function_of_scipy_fails(c):
+    j = np.arange(60_000)
+    for x in (6e-4, 1.5e-3, 2.7e-3, 0.02, 1 / (c + 2), 0.48, 0.9):
+        series = np.sum(c / (c + j) * np.exp((c + j) * np.log1p(-x)))  # all terms positive
+        np.testing.assert_allclose(BetaLevy(1.0, c).tail(x), series, rtol=1e-9, atol=1e-14)
 
 
 def test_ends_of_the_half_line():

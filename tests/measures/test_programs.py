@@ -70,20 +70,20 @@ def test_sticks_sum_to_one_and_are_beta():
 
 @pytest.mark.parametrize("parallel", [False, True])
 def test_prme_loadings_shapes_and_hdp_law(parallel):
-    sample = draws(lambda: pyro_prme_loadings("", 3, 30, alpha=1.0, beta=4.0), 600, parallel=parallel)
-    assert sample["Z"].shape == (600, 3, 30)
+    sample = draws(lambda: pyro_prme_loadings("", 3, 30, alpha=1.0, beta=4.0), 400, parallel=parallel)
+    assert sample["Z"].shape == (400, 3, 30)
     assert stats.kstest(sample["Z"][:, 0].sum(-1).numpy(), stats.gamma(4.0).cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("parallel", [False, True])
 def test_prme_loadings_with_a_decoder(parallel):
     decoder = random_decoder(seed=1)
-    sample = draws(lambda: pyro_prme_loadings("t_", 4, 6, beta=3.0, decoder=decoder), 800, parallel=parallel)
-    h, ell = sample["t_h"].reshape(800, 4, 2), sample["t_ell"].reshape(800, 6, 2)
+    sample = draws(lambda: pyro_prme_loadings("t_", 4, 6, beta=3.0, decoder=decoder), 400, parallel=parallel)
+    h, ell = sample["t_h"].reshape(400, 4, 2), sample["t_ell"].reshape(400, 6, 2)
     mean, variance = decoder(h, ell)
-    expected = 3.0 * sample["t_p"].reshape(800, 1, 6) * torch.exp(mean + variance / 2)
+    expected = 3.0 * sample["t_p"].reshape(400, 1, 6) * torch.exp(mean + variance / 2)
     assert_mean((sample["t_Z"] - expected).sum(-1).numpy(), 0.0)
-    assert_mean((sample["t_f"] - mean).reshape(800, -1).mean(-1).numpy(), 0.0)
+    assert_mean((sample["t_f"] - mean).reshape(400, -1).mean(-1).numpy(), 0.0)
 
 
 def test_prme_trace_matches_its_densities():
@@ -116,6 +116,7 @@ def test_indian_buffet_dishes():
     assert_mean((sample.amax(1).sum(-1)).numpy(), 2.0 * (1 + 1 / 2 + 1 / 3))
 
 
+@pytest.mark.slow
 def test_programs_can_be_inferred_inside_a_model():
     torch.manual_seed(0)
     data = torch.tensor([5.0, 6.0, 7.0, 4.0])

@@ -1,4 +1,4 @@
-"""Numeric inversion of a Levy tail, with error control; a user never opens this."""
+"""The numerics of Levy tails: inversion with error control, and one integral; a user never opens this."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-__all__ = ["SMALLEST_LOG", "invert_tail"]
+__all__ = ["SMALLEST_LOG", "beta_integral", "invert_tail"]
 
 Array = NDArray[np.float64]
 SMALLEST_LOG = -708.0  # exp of it is nearly the smallest normal double
@@ -55,3 +56,20 @@ def invert_tail(
             return out
         open_, low, high, z = open_[left], low[left], high[left], z[left]
     raise ArithmeticError("The inverse tail did not settle to 1e-10; the Levy measure's parameters are too extreme.")
+
+
+def beta_integral(x: Array, c: float) -> Array:
+    """The integral of s^-1 (1 - s)^(c - 1) from x to 1; scipy's hyp2f1 gives it but fails at some c and small x."""
+    near = x * (c + 2) < 1
+    small = np.where(near, x, 0.5 / (c + 2))
+    term, series = np.ones_like(small), np.zeros_like(small)
+    for j in range(1, 51):  # powers of x, which is below 1/2
+        term = term * (j - c) / j * small
+        series = series + term / j
+    y = np.where(near, 0.5, 1 - x)
+    fraction = np.ones_like(y)
+    for j in range(100, 0, -1):  # continued fraction of the incomplete beta function B_y(c, 0), DLMF 8.17.22
+        m = j // 2
+        d = -m * m if j % 2 == 0 else -((c + m) ** 2)
+        fraction = 1 + d * y / ((c + j - 1) * (c + j)) / fraction
+    return np.where(near, -np.log(small) - special.digamma(c) - np.euler_gamma - series, y**c / (c * fraction))
