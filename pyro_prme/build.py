@@ -46,7 +46,7 @@ def build(
     decoder_hidden: tuple[int, ...] = (80, 80),
     batch_norm: bool = True,
     residual: bool = False,
-    word_dropout: float = 0.5,
+    word_dropout: float = 1.0,
     objective: str = "profiled",
     seed: int = 0,
 ) -> tuple[PRME, PRMEGuide]:

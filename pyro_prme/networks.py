@@ -21,10 +21,11 @@ __all__ = [
     "TopicEncoder",
     "decoder_of_depth",
     "encoder_of_depth",
-    "thin",
+    "hide_words",
 ]
 
 _DEPTHS = (2, 4, 6, 8)
+_MIN_VARIANCE = 1e-4  # of max_variance
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -63,15 +64,29 @@ class Stack(nn.Module):
         return x
 
 
-def thin(count: Tensor, keep: float) -> Tensor:
-    """Each token kept with probability `keep`, independently: a binomial draw from every count."""
-    return torch.binomial(count, torch.full_like(count, keep))
+def hide_words(batch: Batch, word_dropout: float) -> Tensor:
+    """Counts with some tokens hidden: each document hides a share drawn uniformly between 0 and `word_dropout`.
+
+    A share that varies teaches g what little evidence means: with a fixed one, g is sure of itself on short documents.
+
+    Returns:
+        Shape (E,), binomial draws from every count.
+    """
+    kept = 1 - word_dropout * torch.rand(batch.size, dtype=batch.count.dtype)
+    return torch.binomial(batch.count, kept[batch.document])
 
 
 def _check_dropout(word_dropout: float) -> float:
-    if not 0 <= word_dropout < 1:
-        raise ValueError(f"word_dropout is {word_dropout}: it is a probability, at least 0 and below 1.")
+    if not 0 <= word_dropout <= 1:
+        raise ValueError(f"word_dropout is {word_dropout}: it is a probability, at least 0 and at most 1.")
     return word_dropout
+
+
+def _shares(batch: Batch, word_dropout: float) -> Tensor:
+    """What g sees: counts, some of them hidden, divided by the document's length, shape (E,)."""
+    count = hide_words(batch, word_dropout) if word_dropout else batch.count
+    length = count.new_zeros(batch.size).index_add_(0, batch.document, count).clamp(min=1)
+    return count / length[batch.document]
 
 
 class BagOfWordsEncoder(nn.Module):
@@ -82,8 +97,8 @@ class BagOfWordsEncoder(nn.Module):
         h_dim: length of h.
         hidden: widths of the hidden layers; empty for a linear g.
         batch_norm, residual: see `Stack`.
-        word_dropout: share of the tokens that g does not see in training (the E-step sees all). Without it g overfits
-            long before the topics do.
+        word_dropout: largest share of a document's tokens that g does not see in training (the E-step sees all).
+            Without it g overfits long before the topics do.
     """
 
     topics_site: str | None = None
@@ -96,7 +111,7 @@ class BagOfWordsEncoder(nn.Module):
         *,
         batch_norm: bool = True,
         residual: bool = False,
-        word_dropout: float = 0.5,
+        word_dropout: float = 1.0,
     ) -> None:
         super().__init__()
         self.word_dropout = _check_dropout(word_dropout)
@@ -110,9 +125,7 @@ class BagOfWordsEncoder(nn.Module):
 
     def forward(self, batch: Batch, topics: Tensor | None = None) -> Tensor:
         """h of each document, shape (B, h_dim)."""
-        count = thin(batch.count, 1 - self.word_dropout) if self.training and self.word_dropout else batch.count
-        length = count.new_zeros(batch.size).index_add_(0, batch.document, count).clamp(min=1)
-        share = (count / length[batch.document]).to(self.bias.dtype)
+        share = _shares(batch, self.word_dropout if self.training else 0.0).to(self.bias.dtype)
         x = self.words(batch.word, batch.indptr[:-1], per_sample_weights=share) + self.bias
         if isinstance(self.head, nn.Identity):
             return x
@@ -140,7 +153,7 @@ class TopicEncoder(nn.Module):
         *,
         batch_norm: bool = True,
         residual: bool = False,
-        word_dropout: float = 0.5,
+        word_dropout: float = 1.0,
     ) -> None:
         super().__init__()
         self.word_dropout = _check_dropout(word_dropout)
@@ -150,9 +163,7 @@ class TopicEncoder(nn.Module):
 
     def forward(self, batch: Batch, topics: Tensor) -> Tensor:
         """h of each document, shape (B, h_dim), from E theta of the batch's words, shape (W, K)."""
-        count = thin(batch.count, 1 - self.word_dropout) if self.training and self.word_dropout else batch.count
-        length = count.new_zeros(batch.size).index_add_(0, batch.document, count).clamp(min=1)
-        share = count / length[batch.document]
+        share = _shares(batch, self.word_dropout if self.training else 0.0)
         responsibilities = topics / topics.sum(-1, keepdim=True)  # (W, K)
         features = nn.functional.embedding_bag(
             batch.local_word, responsibilities, batch.indptr[:-1], mode="sum", per_sample_weights=share.to(topics.dtype)
@@ -164,7 +175,8 @@ class Decoder(nn.Module):
     r"""The random function: mean and variance of f(h_n, ell_k), bounded so that sum_k Z_nk stays finite.
 
     The mean is centred over topics (a common shift is absorbed by epsilon), then over documents by a running mean for
-    each topic, then truncated to (-max_mean, max_mean). The variance lies in (0, max_variance).
+    each topic, then truncated to (-max_mean, max_mean). The variance lies between 1e-4 and 1 times max_variance; the
+    objective has it only as + sigma2 / 2 in E[exp(-f)], which drives it to its lower bound.
 
     Differs from the paper: centring over documents is a restriction (a constant in n is a scale, p_k a shape); without
     it f kills topics. The first layer is linear in (h, ell), so W_h h + W_ell ell is computed and added, and no
@@ -229,10 +241,14 @@ class Decoder(nn.Module):
             self.running_mean.lerp_(centre.detach(), self.momentum)
         else:
             centre = self.running_mean
-        return self.truncate(mean - centre), self.max_variance * variance.sigmoid()
+        return self.truncate(mean - centre), self.bound_variance(variance)
+
+    def bound_variance(self, variance: Tensor) -> Tensor:
+        """The truncation layer of the variance."""
+        return self.max_variance * (_MIN_VARIANCE + (1 - _MIN_VARIANCE) * variance.sigmoid())
 
     def truncate(self, mean: Tensor) -> Tensor:
-        """The truncation layer."""
+        """The truncation layer of the mean."""
         return self.max_mean * (mean / self.max_mean).tanh()
 
 
@@ -251,7 +267,7 @@ def encoder_of_depth(
     *,
     batch_norm: bool = True,
     residual: bool = False,
-    word_dropout: float = 0.5,
+    word_dropout: float = 1.0,
 ) -> BagOfWordsEncoder:
     """The paper's inference network of Table 3 at the given total depth."""
     _check_depth(depth, residual)

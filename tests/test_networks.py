@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from pyro_prme import BagOfWordsEncoder, Batch, Decoder, TopicEncoder, decoder_of_depth, encoder_of_depth
-from pyro_prme.networks import BatchNorm, thin
+from pyro_prme.networks import BatchNorm, hide_words
 
 DESIGNS = [(False, False), (True, False), (False, True), (True, True)]  # (batch_norm, residual)
 
@@ -102,16 +104,23 @@ def test_a_single_document_trains():
     assert torch.isfinite(encoder(batch, torch.rand(2, 5))).all()
 
 
-def test_word_dropout_thins_tokens_in_training_only(tokens):
-    count = torch.full((20_000,), 3.0)
-    kept = thin(count, 0.25)
-    assert abs(kept.mean() - 0.75) < 4 * (3 * 0.25 * 0.75 / 20_000) ** 0.5
-    encoder = BagOfWordsEncoder(10, 3, batch_norm=False, word_dropout=0.5)
+def test_word_dropout_hides_tokens_in_training_only(tokens):
+    many = Batch.from_csr(sparse.csr_matrix(np.full((4000, 2), 3)))
+    kept = hide_words(many, 0.5).reshape(4000, 2).sum(1) / 6
+    # the hidden share is uniform on (0, 1/2), the number hidden binomial given it
+    assert abs(kept.mean() - 0.75) < 4 * kept.std() / 4000**0.5
+    variance = 1 / 48 + (0.75 - (0.75**2 + 1 / 48)) / 6
+    assert kept.var() == pytest.approx(variance, rel=0.1)
+    encoder = BagOfWordsEncoder(10, 3, batch_norm=False)
     assert not torch.equal(encoder(tokens), encoder(tokens))
     encoder.eval()
     assert torch.equal(encoder(tokens), encoder(tokens))
-    with pytest.raises(ValueError, match="word_dropout is 1.0"):
-        BagOfWordsEncoder(10, 3, word_dropout=1.0)
+    with pytest.raises(ValueError, match=r"word_dropout is 1\.5"):
+        BagOfWordsEncoder(10, 3, word_dropout=1.5)
+
+
+def test_the_variance_never_reaches_zero(float32):
+    assert Decoder(5, 3, 2).bound_variance(torch.tensor(-200.0)) >= 0.9e-4
 
 
 def test_residual_projects_where_widths_differ():
