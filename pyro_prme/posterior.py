@@ -21,7 +21,7 @@ from pyro_prme.expectations import expected
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.model import PRME
 from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import DirichletTopics, GammaLoadings, Run
+from pyro_prme.rules import DirichletTopics, GammaLoadings, Point, Run
 from pyro_prme.words_of_topics import RANKINGS, hellinger
 
 if TYPE_CHECKING:
@@ -118,7 +118,10 @@ class Posterior:
     def topic_embeddings(self) -> xr.DataArray:
         """ell, dims (topic, dimension)."""
         self._need("ell", "topic_embeddings")
-        return self._labelled(self.guide.rules["ell"].value().detach().double().numpy(), "topic", "dimension")
+        ell = self.guide.get_submodule("rules.ell")
+        if not isinstance(ell, Point):
+            raise ValueError("topic_embeddings are the points of ell, and this guide has another rule for ell.")
+        return self._labelled(ell.value().detach().double().numpy(), "topic", "dimension")
 
     # Documents.
 
@@ -182,7 +185,7 @@ class Posterior:
 
     @property
     def _theta(self) -> DirichletTopics:
-        rule = self.guide.rules["theta"] if "theta" in self.guide.rules else None
+        rule = dict(self.guide.rules.items()).get("theta")
         if not isinstance(rule, DirichletTopics):
             why = "has another rule for theta" if rule is not None else "has not been fitted or loaded"
             raise ValueError(f"Topics are read off the Dirichlet parameters of theta, and this guide {why}.")
@@ -208,8 +211,8 @@ class Posterior:
         shape = np.shape(counts) if not scipy.sparse.issparse(counts) else counts.shape
         if len(shape) == 2 and shape[1] != self.model.vocab_size:
             raise ValueError(
-                f"The documents have {shape[1]} words and the model {self.model.vocab_size}: give counts of the model's "
-                "vocabulary (Corpus.align makes them)."
+                f"The documents have {shape[1]} words and the model {self.model.vocab_size}: give counts of the "
+                "model's vocabulary (Corpus.align makes them)."
             )
         if not isinstance(documents, Corpus):
             return Corpus(counts, self.vocabulary or tuple(map(str, range(self.model.vocab_size))))

@@ -1,0 +1,255 @@
+"""The topic model with scikit-learn's conventions: open this to go from a matrix of counts to topics and a score."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import pyro
+import torch
+from scipy import sparse
+from sklearn.utils import check_random_state
+from tqdm import tqdm
+
+from pyro_prme.batch import Batch
+from pyro_prme.build import MODELS, PRESETS, build
+from pyro_prme.fitted import FittedTopicModel
+from pyro_prme.posterior import Posterior, default_dtype
+from pyro_prme.train import Trainer
+
+__all__ = ["PRMETopicModel"]
+
+Callback = Callable[[Trainer, dict[str, Any]], None]
+
+
+class PRMETopicModel(FittedTopicModel):
+    """Topic model with a random function prior on the topics' loadings.
+
+    It arranges `build`, `Trainer` and `Posterior`, which stay reachable, and computes nothing itself. X is a matrix of
+    whole counts, documents x words: sparse, dense, a frame, or a `Corpus`. Everything is in float32, and Pyro's param
+    store, torch's random state and its default type stay as they were.
+
+    Args:
+        n_components: K, the most topics that can be used.
+        model: a key of `build.MODELS`.
+        preset: a key of `build.PRESETS`, settings that belong together.
+        max_iter: passes over the documents.
+        mode: of `fit`: "batch" moves the topics once a pass, "online" after each batch.
+        batch_size: documents a step.
+        alpha: concentration of the topics' weights.
+        beta: total shape of a document's loadings.
+        gamma0: Dirichlet parameter of the topics.
+        embedding_dim: length of h and ell; None for the preset's.
+        learning_rate: for networks and ell; None for the preset's.
+        stick_rate: for the topics' weights; None for the preset's.
+        delay, decay: t0 and kappa of the online steps (t0 + t)^-kappa; None for the preset's.
+        start: a key of `starts.STARTS`.
+        total_samples: documents that the stream of `partial_fit` stands for.
+        random_state: decides the start, the order of documents and all noise.
+        verbose: 1 for a progress bar.
+        callback: called with the trainer and each pass's record, to which it may add.
+
+    Attributes:
+        components_: E theta, the topics' word probabilities, rows that sum to one, shape (K, D).
+        topic_usage_: each topic's share of the training tokens, shape (K,).
+        n_topics_used_: see `Posterior.num_topics_used`.
+        history_: one record a pass.
+        n_iter_: passes made; calls, for `partial_fit`.
+        n_features_in_, feature_names_in_: D, and the words where X had names.
+        model_, guide_, trainer_, posterior_: the Pyro model, its guide, and what drives and reads them. A pickle has
+            what was learned and the optimizer's state, but not the documents: it comes back without `trainer_`, and
+            `partial_fit` goes on.
+    """
+
+    trainer_: Trainer
+
+    def __init__(
+        self,
+        n_components: int = 100,
+        *,
+        model: str = "prme",
+        preset: str = "default",
+        max_iter: int = 40,
+        mode: str = "batch",
+        batch_size: int = 500,
+        alpha: float = 1.0,
+        beta: float = 5.0,
+        gamma0: float = 0.2,
+        embedding_dim: int | None = None,
+        learning_rate: float | None = None,
+        stick_rate: float | None = None,
+        delay: float | None = None,
+        decay: float | None = None,
+        start: str = "kmeans",
+        total_samples: int = 1_000_000,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        callback: Callback | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.model = model
+        self.preset = preset
+        self.max_iter = max_iter
+        self.mode = mode
+        self.batch_size = batch_size
+        self.alpha = alpha
+        self.beta = beta
+        self.gamma0 = gamma0
+        self.embedding_dim = embedding_dim
+        self.learning_rate = learning_rate
+        self.stick_rate = stick_rate
+        self.delay = delay
+        self.decay = decay
+        self.start = start
+        self.total_samples = total_samples
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callback = callback
+
+    # Fitting.
+
+    def fit(self, X: Any, y: Any = None) -> PRMETopicModel:
+        """Fits the model to documents (N, D)."""
+        counts = self._counts(X, reset=True)
+        self._begin(counts, counts.shape[0], self.mode)
+        with self._settings(), tqdm(total=self.max_iter, disable=not self.verbose, unit="epoch") as bar:
+
+            def after_epoch(trainer: Trainer, record: dict[str, Any]) -> None:
+                if self.verbose:
+                    bar.set_postfix(bound=f"{record['bound']:.6g}", topics=self.posterior_.num_topics_used)
+                    bar.update()
+                if self.callback is not None:
+                    self.callback(trainer, record)
+
+            self.history_ = self.trainer_.fit(self.max_iter, after_epoch)
+        self.n_iter_ = len(self.history_)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> PRMETopicModel:
+        """One online pass over a part (N, D) of a stream of `total_samples` documents.
+
+        The first part is where the topics start from, so it needs as many documents as topics. After `fit`, the stream
+        stands for as many documents as `fit` had.
+        """
+        first = not hasattr(self, "posterior_")
+        counts = self._counts(X, reset=first)
+        stream = self.total_samples if first else self.model_.num_documents
+        if counts.shape[0] > stream:
+            raise ValueError(
+                f"X has {counts.shape[0]} documents, more than the {stream} that the stream stands for: give smaller "
+                "parts, or a larger total_samples before the first."
+            )
+        if first:
+            self._begin(counts, self.total_samples, "online")
+            self.history_, self.n_iter_ = [], 0
+        elif not hasattr(self, "trainer_") or self.trainer_.mode != "online":
+            self.trainer_ = self._trainer(counts, "online", start=None)
+            if self._paused is not None:
+                learned = {"model": self.model_.state_dict(), "guide": self.guide_.state_dict()}
+                self.trainer_.load_state_dict(learned | self._paused)
+        trainer = self.trainer_
+        trainer.counts = counts
+        bound = 0.0
+        with self._settings():
+            torch.manual_seed(self._seed + trainer.steps)
+            for batch in trainer.batches(shuffle=True):
+                bound += sum(trainer.step(batch).values()) * batch.size / counts.shape[0]
+        self.n_iter_ += 1
+        record = {"epoch": self.n_iter_, "documents": counts.shape[0], "bound_without_theta": bound}
+        self.history_.append(record)
+        if self.callback is not None:
+            self.callback(trainer, record)
+        return self
+
+    def _begin(self, counts: sparse.csr_matrix, num_documents: int, mode: str) -> None:
+        """Builds model, guide, trainer and posterior."""
+        for name in ("n_components", "max_iter", "batch_size", "total_samples"):
+            if not isinstance(value := getattr(self, name), Integral) or value < 1:
+                raise ValueError(f"{name} is {value!r}: it must be a whole number of at least 1.")
+        documents, words = int((counts.getnnz(axis=1) > 0).sum()), int((counts.getnnz(axis=0) > 0).sum())
+        if documents == 0:
+            raise ValueError(f"All documents of X are empty (n_samples={counts.shape[0]}): give some with words.")
+        if self.n_components > documents:
+            raise ValueError(
+                f"There are more topics, n_components={self.n_components}, than documents with words, of "
+                f"n_samples={counts.shape[0]}: {documents}."
+            )
+        if self.n_components > words:
+            raise ValueError(
+                f"There are more topics, n_components={self.n_components}, than distinct words in X, of "
+                f"n_features={counts.shape[1]}: {words}."
+            )
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._built = (self.n_components, counts.shape[1], num_documents), self._settings_of(build)
+        self._paused: dict[str, Any] | None = None
+        with self._settings():
+            self.model_, self.guide_ = self._build()
+            self.trainer_ = self._trainer(counts, mode, start=self.start)
+        self._read()
+
+    def _build(self) -> tuple[Any, Any]:
+        sizes, settings = self._built
+        return build(*sizes, **settings, seed=self._seed)
+
+    def _trainer(self, counts: sparse.csr_matrix, mode: str, start: str | None) -> Trainer:
+        settings = self._settings_of(Trainer)
+        with self._settings():
+            return Trainer(
+                self.model_, self.guide_, counts, **(settings | {"mode": mode, "start": start}), seed=self._seed
+            )
+
+    def _read(self) -> None:
+        names = getattr(self, "feature_names_in_", None)
+        self.posterior_ = Posterior(self.model_, self.guide_, vocabulary=names, batch_size=self.batch_size)
+
+    def _settings_of(self, target: Callable) -> dict[str, Any]:
+        """The settings of the preset, and over them those given here, that `target` takes."""
+        if self.preset not in PRESETS:
+            raise ValueError(f"preset is {self.preset!r}: choose one of {', '.join(PRESETS)}.")
+        if self.model not in MODELS:
+            raise ValueError(f"model is {self.model!r}: choose one of {', '.join(MODELS)}.")
+        given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
+        known = inspect.signature(target).parameters
+        named = known.keys() - {"model"} if target is Trainer else known.keys()
+        return {name: value for name, value in (PRESETS[self.preset] | given).items() if name in named}
+
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        """Float32, parameters kept in their modules, and torch's random state given back."""
+        with (
+            default_dtype(torch.float32),
+            torch.random.fork_rng(devices=[]),
+            pyro.settings.context(module_local_params=True),
+        ):
+            yield
+
+    # Pickling: Pyro's modules and the documents stay out.
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if not hasattr(self, "posterior_"):
+            return state
+        trainer = state.pop("trainer_", None)
+        if trainer is not None:
+            kept = {name: part for name, part in trainer.state_dict().items() if name not in ("model", "guide")}
+            state["_paused"] = kept if trainer.mode == "online" else None
+        state["_learned"] = {"model": self.model_.state_dict(), "guide": self.guide_.state_dict()}
+        for name in ("model_", "guide_", "posterior_"):
+            del state[name]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        learned = state.pop("_learned", None)
+        super().__setstate__(state)
+        if learned is None:
+            return
+        with self._settings():
+            self.model_, self.guide_ = self._build()
+            self.guide_.plan(Batch.from_csr(sparse.csr_matrix(np.ones((1, self.n_features_in_)))))
+            self.model_.load_state_dict(learned["model"])
+            self.guide_.load_state_dict(learned["guide"])
+        self._read()
