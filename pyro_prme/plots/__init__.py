@@ -1,0 +1,17 @@
+"""Pictures of fitted models and of random measures, in matplotlib; each function returns its axes.
+
+All are readable in print and for the colour-blind. They take a `Posterior` and the `Corpus` whose words and names label
+the picture; axes belong to the caller, who saves or closes the figure.
+"""
+
+from pyro_prme.plots.history import plot_history
+from pyro_prme.plots.paintboxes import plot_paintboxes
+from pyro_prme.plots.topics import plot_correlation_graph, plot_correlations, plot_usage
+
+__all__ = [
+    "plot_correlation_graph",
+    "plot_correlations",
+    "plot_history",
+    "plot_paintboxes",
+    "plot_usage",
+]

@@ -1,0 +1,245 @@
+"""Topic paintboxes (paper, Figure 5); open this to see which documents light up a topic, and which topics overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyro_prme.corpus import Corpus
+from pyro_prme.plots import _common as common
+from pyro_prme.posterior import Posterior
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["plot_paintboxes"]
+
+#: Colours of documents: the colour-blind tell them apart from each other and from viridis.
+COLOURS = ("#d55e00", "#cc79a7", "#56b4e9", "#e69f00", "#f5f5f5")
+
+#: What a colour stands for, and the label of its bar.
+SCALES = {
+    "relative": r"topic strength $E[Z_{(x,y),k}]$, share of the largest in its box",
+    "strength": r"topic strength $E[Z_{(x,y),k}] = \beta\, p_k\, E[e^{f}]$, logarithmic",
+}
+
+
+def plot_paintboxes(
+    posterior: Posterior,
+    corpus: Corpus,
+    topics: Sequence[int] | None = None,
+    documents: Sequence[int] | None = None,
+    *,
+    num_topics: int = 9,
+    num_documents: int = 3,
+    num_words: int = 4,
+    by: str = "frex",
+    limit: float | None = None,
+    scale: str = "relative",
+    resolution: int = 80,
+) -> np.ndarray:
+    r"""Topic paintboxes with documents in them, as the paper's Figure 5.
+
+    The embeddings' mean is m_h, their two leading right singular directions are h_1 and h_2, with singular values s_1
+    and s_2. Each box is one topic, and the colour of its pixel (x, y)
+
+    .. math:: E[Z_{(x,y),k}] = \beta p_k E[\exp f(m_h + x s_1 h_1 + y s_2 h_2, \ell_k)],
+              \quad E[\exp f] = \exp(\mu_f + \sigma^2_f / 2).
+
+    Boxes that are bright in the same place belong to correlated topics. Each document is one marker at its place in
+    the plane of all documents, and a line joins it to the same place in the boxes of the topics it uses most.
+
+    Differs from the paper: (x, y) runs over the square where documents lie and never beyond [-0.2, 0.2]^2, since the
+    coordinates of N documents shrink as 1 / sqrt(N), and the function is learned only where documents are; give
+    ``limit=0.2`` for the paper's square. Colours are viridis, not blue to red, and each box has its own top colour
+    (``scale="relative"``) unless absolute values are asked for (``scale="strength"``).
+
+    Args:
+        posterior: of a fitted PRME.
+        corpus: documents that define the plane; a subset will do.
+        topics: which to show; default `num_topics` salient ones: much used, and with a strength that differs most
+            between documents. Neighbouring boxes correlate.
+        documents: rows of the corpus to show; default `num_documents` that use the shown topics most, at places where
+            these are strong and far from one another. An empty list shows none.
+        num_topics, num_documents: see above.
+        num_words: top words written into each box.
+        by: how words are ranked, see `Posterior.top_words`; "frex" prefers words that tell topics apart.
+        limit: half the side of the square of (x, y).
+        scale: "relative" or "strength".
+        resolution: pixels along a side.
+
+    Returns:
+        The axes of the boxes, in the order shown, and last, if there are documents, that of their plane.
+
+    Example:
+        >>> axes = plot_paintboxes(posterior, corpus, num_topics=6)  # doctest: +SKIP
+        >>> axes[0].figure.savefig("paintboxes.pdf")  # doctest: +SKIP
+    """
+    common.check(posterior, corpus)
+    common.need_random_function(posterior, "Paintboxes")
+    if scale not in SCALES:
+        raise ValueError(f"scale is {scale!r}: choose 'relative' or 'strength'.")
+    if limit is not None and not 0 < limit < np.inf:
+        raise ValueError(f"limit is {limit}: half the side of the square must be a positive number, such as 0.2.")
+    common.positive_whole(num_topics=num_topics, num_words=num_words, resolution=resolution)
+    h = posterior.embeddings(corpus).values
+    mean, directions, places = common.svd_plane(h)
+    shares = posterior.proportions(corpus).values  # (N, K)
+    if topics is None:
+        shown = _salient(common.prior_mean(posterior, h), posterior.usage(corpus).values, num_topics)
+    else:
+        shown = common.picked(topics, posterior.model.num_topics, "topics")
+    if documents is None:
+        lit = common.prior_mean(posterior, mean + places @ directions)[
+            :, shown
+        ]  # at the documents' places in the plane
+        rows = _typical(shares[:, shown] * lit / lit.max(0), places, num_documents)
+    else:
+        rows = np.array([], int) if len(documents) == 0 else common.picked(documents, len(corpus), "documents")
+    if len(rows) > len(COLOURS):
+        raise ValueError(f"{len(rows)} documents are too many to tell apart: show at most {len(COLOURS)}.")
+
+    half = _half_side(places, rows) if limit is None else float(limit)
+    x = np.linspace(-half, half, resolution)
+    grid = np.stack(np.meshgrid(x, x), -1).reshape(-1, 2)  # y varies slowest, as the rows of an image do
+    boxes = common.prior_mean(posterior, mean + grid @ directions)[:, shown].T.reshape(-1, resolution, resolution)
+
+    axes, figure = _layout(len(shown), bool(len(rows)))
+    _paint(figure, axes[: len(shown)], boxes, half, scale)
+    if len(rows):
+        _document_plane(axes[-1], places, rows, corpus, half)
+        for i, n in enumerate(rows):
+            used = np.argsort(-shares[n, shown])[:3]
+            _join(axes[-1], [axes[j] for j in used if shares[n, shown[j]] > 0.05], places[n], i)
+    words = common.labels(posterior, corpus, num_words, by)
+    for ax, box, k in zip(axes, boxes, shown, strict=False):
+        _write(ax, box, k, words[k])
+    return axes
+
+
+def _salient(strength: np.ndarray, usage: np.ndarray, num_topics: int) -> np.ndarray:
+    """Topics whose use times spread of log strength over documents is largest, neighbours correlated."""
+    log_strength = np.log(strength)
+    score = usage * log_strength.std(0)
+    best = np.argsort(-score, kind="stable")[:num_topics]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlations = np.nan_to_num(np.corrcoef(log_strength[:, best].T.reshape(len(best), -1)).reshape(len(best), -1))
+    return best[common.leaf_order(correlations)]
+
+
+def _typical(lit: np.ndarray, places: np.ndarray, num_documents: int) -> np.ndarray:
+    """Documents that hit most, far from one another; lit is a document's share of a topic times the strength there."""
+    score = lit.sum(1) - 0.5 * lit.max(1)  # favours documents that hit several topics
+    distance = np.ones(len(lit))
+    rows: list[int] = []
+    while len(rows) < min(num_documents, len(lit)):
+        rows.append(int(np.argmax(score * distance)))
+        distance = np.minimum(distance, np.linalg.norm(places - places[rows[-1]], axis=1))
+    return np.array(rows, dtype=int)
+
+
+def _half_side(places: np.ndarray, rows: np.ndarray) -> float:
+    """Half the side of the square that holds nearly all documents and all those shown, at most the paper's 0.2."""
+    reach = np.abs(places).max(1)
+    needed = max(float(np.quantile(reach, 0.99)), float(reach[rows].max(initial=0.0)))
+    return min(1.08 * needed, 0.2)
+
+
+def _layout(num_boxes: int, with_plane: bool) -> tuple[np.ndarray, Figure]:
+    import matplotlib.pyplot as plt
+
+    columns = min(num_boxes, 3 if num_boxes <= 9 else 4)
+    lines = -(-num_boxes // columns)
+    widths = [1.0] * columns + ([0.25, 1.6] if with_plane else [])
+    figure = plt.figure(figsize=(2.0 * sum(widths) + 0.4, 2.05 * max(lines, 1.6 if with_plane else 1) + 0.5))
+    grid = figure.add_gridspec(
+        lines,
+        len(widths),
+        width_ratios=widths,
+        left=0.015,
+        right=0.985 - 0.055 * with_plane,
+        top=0.985,
+        bottom=0.14,
+        wspace=0.06,
+        hspace=0.06,
+    )
+    axes = [figure.add_subplot(grid[i // columns, i % columns]) for i in range(num_boxes)]
+    if with_plane:
+        axes.append(figure.add_subplot(grid[:, -1]))
+    return np.array(axes, dtype=object), figure
+
+
+def _paint(figure: Figure, axes: np.ndarray, boxes: np.ndarray, half: float, scale: str) -> None:
+    from matplotlib.colors import LogNorm, Normalize
+
+    if scale == "relative":
+        boxes, norm = boxes / boxes.max((1, 2), keepdims=True), Normalize(0, 1)
+    else:
+        top = float(boxes.max())
+        norm = LogNorm(max(float(boxes.min()), 1e-4 * top), top)
+    for ax, box in zip(axes, boxes, strict=True):
+        image = ax.imshow(box, origin="lower", extent=(-half, half, -half, half), cmap="viridis", norm=norm)
+        ax.set(xticks=[], yticks=[], xlim=(-half, half), ylim=(-half, half))
+    left, right = axes[0].get_position().x0, max(ax.get_position().x1 for ax in axes)
+    bar = figure.add_axes((left + 0.05 * (right - left), 0.095, 0.9 * (right - left), 0.022))
+    figure.colorbar(image, cax=bar, orientation="horizontal", label=SCALES[scale])
+
+
+def _write(ax: Axes, box: np.ndarray, k: int, words: Sequence[str]) -> None:
+    """The topic's number and words, in the corner of the box with least paint and no document."""
+    size, half = len(box), ax.get_xlim()[1]
+    marks = [np.asarray(line.get_xydata())[0] / half for line in ax.lines]
+    cost = {}
+    for right, top in ((False, False), (True, False), (False, True), (True, True)):
+        columns = slice(size // 2, None) if right else slice(0, -(-size // 2))
+        lines = slice(size // 2, None) if top else slice(0, -(-size // 2))
+        corner = np.array([right, top]) * 2.0 - 1
+        near = sum(max(0.0, 1.2 - float(np.abs(mark - corner).max())) for mark in marks)
+        cost[right, top] = box[lines, columns].mean() / box.max() + near
+    right, top = min(cost, key=lambda corner: cost[corner])
+    ax.figure.text(  # of the figure and not of the axes: above the lines
+        0.97 if right else 0.03,
+        0.97 if top else 0.03,
+        "\n".join([rf"$\bf{{topic\ {k}}}$", *words]),
+        transform=ax.transAxes,
+        ha="right" if right else "left",
+        va="top" if top else "bottom",
+        fontsize=8,
+        linespacing=1.05,
+        zorder=9,
+        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.5},
+    )
+
+
+def _document_plane(ax: Axes, places: np.ndarray, rows: np.ndarray, corpus: Corpus, half: float) -> None:
+    ax.scatter(places[:, 0], places[:, 1], s=4, color="0.75", lw=0, zorder=1, label=f"all {len(corpus):,} documents")
+    for i, n in enumerate(rows):
+        ax.plot(*places[n], ls="", **_marker(i), ms=8, label=corpus.names[n], zorder=5)
+    ax.set(aspect="equal", xlim=(-half, half), ylim=(-half, half), xlabel="x (first direction)", ylabel="y (second)")
+    ax.yaxis.set_ticks_position("right")
+    ax.yaxis.set_label_position("right")
+    ax.tick_params(labelsize=7)
+    ax.locator_params(nbins=5)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.01), fontsize=8, frameon=False, handletextpad=0.3)
+
+
+def _marker(i: int) -> dict[str, Any]:
+    return {"color": COLOURS[i], "marker": common.MARKERS[i], "mec": "black", "mew": 0.8}
+
+
+def _join(plane: Axes, boxes: Sequence[Axes], place: np.ndarray, i: int) -> None:
+    """One marker in each box, and a line to it from the document's place in the plane."""
+    from matplotlib.patches import ConnectionPatch
+    from matplotlib.patheffects import Normal, Stroke
+
+    x, y = float(place[0]), float(place[1])
+    for ax in boxes:
+        ax.plot(x, y, ls="", **_marker(i), ms=7, zorder=7)
+        line = ConnectionPatch(
+            (x, y), (x, y), "data", "data", axesA=plane, axesB=ax, color=COLOURS[i], lw=1.1, shrinkA=4, shrinkB=4
+        )
+        line.set_path_effects([Stroke(linewidth=1.9, foreground="black"), Normal()])
+        plane.figure.add_artist(line)
