@@ -167,9 +167,9 @@ class PRMETopicModel(FittedTopicModel):
 
     def _begin(self, counts: sparse.csr_matrix, num_documents: int, mode: str) -> None:
         """Builds model, guide, trainer and posterior."""
-        for name in ("n_components", "max_iter", "batch_size", "total_samples"):
-            if not isinstance(value := getattr(self, name), Integral) or value < 1:
-                raise ValueError(f"{name} is {value!r}: it must be a whole number of at least 1.")
+        for name, least in {"n_components": 2, "max_iter": 1, "batch_size": 1, "total_samples": 1}.items():
+            if not isinstance(value := getattr(self, name), Integral) or value < least:
+                raise ValueError(f"{name} is {value!r}: it must be a whole number of at least {least}.")
         documents, words = int((counts.getnnz(axis=1) > 0).sum()), int((counts.getnnz(axis=0) > 0).sum())
         if documents == 0:
             raise ValueError(f"All documents of X are empty (n_samples={counts.shape[0]}): give some with words.")

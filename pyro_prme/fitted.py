@@ -17,9 +17,26 @@ from pyro_prme.posterior import Posterior
 __all__ = ["FittedTopicModel", "whole_counts"]
 
 
+def whole_counts(X: Any) -> sparse.csr_matrix:
+    """Canonical float64 counts (N, D); anything but whole numbers of zero or more is refused."""
+    counts = sparse.csr_matrix(X, dtype=np.float64, copy=True)
+    values = counts.data
+    good = (values >= 0) & (values == np.floor(values)) & np.isfinite(values)
+    if not good.all():
+        entry = int(np.argmin(good))
+        n, d = int(np.searchsorted(counts.indptr, entry, side="right")) - 1, int(counts.indices[entry])
+        value = "NaN" if np.isnan(values[entry]) else f"{values[entry]:g}"
+        kind = "Negative values in data" if values[entry] < 0 else "X is not a matrix of counts"
+        raise ValueError(f"{kind}: document {n} has {value} for word {d}, and counts are whole numbers of at least 0.")
+    counts.sum_duplicates()
+    counts.eliminate_zeros()
+    return counts
+
+
 class FittedTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of an estimator whose fit leaves a `posterior_` and takes its X through `_counts`."""
 
+    _whole = staticmethod(whole_counts)
     posterior_: Posterior
     n_features_in_: int
     feature_names_in_: np.ndarray
@@ -104,7 +121,7 @@ class FittedTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """X as checked counts; sets or checks the number and names of the words."""
         if not isinstance(X, Corpus):
             X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
-            return whole_counts(X)
+            return self._whole(X)
         names = np.array(X.vocabulary, dtype=object)
         if reset:
             self.n_features_in_, self.feature_names_in_ = X.vocab_size, names
@@ -114,20 +131,4 @@ class FittedTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 "The corpus has other words than the model was fitted to: align it with Corpus.align first."
             )
-        return whole_counts(X.counts)
-
-
-def whole_counts(X: Any) -> sparse.csr_matrix:
-    """Canonical float64 counts (N, D); anything but whole numbers of zero or more is refused."""
-    counts = sparse.csr_matrix(X, dtype=np.float64, copy=True)
-    values = counts.data
-    good = (values >= 0) & (values == np.floor(values)) & np.isfinite(values)
-    if not good.all():
-        entry = int(np.argmin(good))
-        n, d = int(np.searchsorted(counts.indptr, entry, side="right")) - 1, int(counts.indices[entry])
-        value = "NaN" if np.isnan(values[entry]) else f"{values[entry]:g}"
-        kind = "Negative values in data" if values[entry] < 0 else "X is not a matrix of counts"
-        raise ValueError(f"{kind}: document {n} has {value} for word {d}, and counts are whole numbers of at least 0.")
-    counts.sum_duplicates()
-    counts.eliminate_zeros()
-    return counts
+        return self._whole(X.counts)

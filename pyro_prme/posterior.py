@@ -220,10 +220,15 @@ class Posterior:
             raise ValueError("The documents have other words than the model: align them with Corpus.align first.")
         return documents
 
-    def _batches(self, counts: scipy.sparse.csr_array) -> Iterator[Batch]:
+    def _batches(self, counts: scipy.sparse.csr_array) -> Iterator[tuple[int, Batch]]:
+        """Batches and how many of their documents count: Pyro has no empty plate, so one without words is given one."""
         for start in range(0, counts.shape[0], self.batch_size):
-            batch = Batch.from_csr(counts[start : start + self.batch_size])
-            yield Batch(batch.documents % self.model.num_documents, batch.indptr, batch.word, batch.count)
+            part = counts[start : start + self.batch_size]
+            size = part.shape[0]
+            if not part.nnz:
+                part = scipy.sparse.vstack([part, np.eye(1, counts.shape[1], dtype=part.dtype)], format="csr")
+            batch = Batch.from_csr(part)
+            yield size, Batch(batch.documents % self.model.num_documents, batch.indptr, batch.word, batch.count)
 
     def _ask(self, documents: Corpus | Any, read: Callable[[Run], Tensor], dim: str = "topic") -> xr.DataArray:
         """What `read` finds, batch by batch, in a run with a converged E-step: dims (document, `dim`)."""
@@ -237,7 +242,7 @@ class Posterior:
             eval_mode(self.model, self.guide),
             converged(self.guide),
         ):
-            parts = [read(self.guide.expectations(batch)) for batch in self._batches(corpus.counts)]
+            parts = [read(self.guide.expectations(batch))[:size] for size, batch in self._batches(corpus.counts)]
         result = self._labelled(torch.cat(parts).double().numpy(), "document", dim)
         return result.assign_coords(document=list(corpus.names)) if isinstance(documents, Corpus) else result
 
