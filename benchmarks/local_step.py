@@ -5,6 +5,7 @@
 All forms run exactly 20 sweeps on the same generated corpus, taking turns, best of the repeats: ratios hold within one
 run. scikit-learn's E-step is LDA's: no epsilon, no log-normalisers, exp(E ln theta) is given to it. Ours starts from
 E ln theta and has them all; "ours" has a random function, so it solves for epsilon, "ours, HDP" does not.
+On a busy machine trust the processor time, which is that of all threads (and is not known for scikit-learn's 2 jobs).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import contextlib
 import json
 import platform
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from pyro_prme.kernels import local_step
 from pyro_prme.kernels_torch import local_step_torch
 
 SWEEPS = 20
-LENGTHS = {"short": (2000, 50), "medium": (500, 280), "long": (60, 3000)}  # documents, tokens in each
+LENGTHS = {"short": (500, 50), "medium": (500, 280), "long": (20, 3000)}  # documents, tokens in each
 TOPICS = (20, 100, 300)
 VOCABULARY = 30_000
 
@@ -127,24 +127,25 @@ def forms(case: Case, stack: contextlib.ExitStack) -> dict[str, Callable[[], Any
     }
 
 
-def best_times(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Seconds, best of the repeats, the functions taking turns."""
+def best_times(functions: dict[str, Callable[[], Any]], repeats: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Wall-clock and processor seconds of this process, best of the repeats, the functions taking turns."""
+    wall, processor = dict.fromkeys(functions, float("inf")), dict.fromkeys(functions, float("inf"))
     for function in functions.values():
         function()
-    best = dict.fromkeys(functions, float("inf"))
     for _ in range(repeats):
         for name, function in functions.items():
-            begin = time.perf_counter()
+            begin, begin_processor = time.perf_counter(), time.process_time()
             function()
-            best[name] = min(best[name], time.perf_counter() - begin)
-    return best
+            wall[name] = min(wall[name], time.perf_counter() - begin)
+            processor[name] = min(processor[name], time.process_time() - begin_processor)
+    return wall, processor
 
 
 def machine_rates(repeats: int) -> dict[str, float]:
     """Bytes a second of a triad on arrays that no cache holds, and flop a second of a float32 matrix product."""
     a, b, c = (torch.ones(2**25) for _ in range(3))
     left, right, out = torch.ones(2048, 2048), torch.ones(2048, 2048), torch.empty(2048, 2048)
-    seconds = best_times(
+    seconds, _ = best_times(
         {"triad": lambda: torch.add(b, c, alpha=1.5, out=a), "sgemm": lambda: torch.mm(left, right, out=out)}, repeats
     )
     return {"triad_bytes_per_second": 12 * 2**25 / seconds["triad"], "sgemm_flop_per_second": 2**34 / seconds["sgemm"]}
@@ -155,12 +156,13 @@ def measure(length: str, topics: int, repeats: int, rates: dict[str, float]) -> 
     case = make_case(documents, tokens, topics)
     with contextlib.ExitStack() as stack:
         functions = forms(case, stack)
-        seconds = best_times(functions, repeats)
+        seconds, processor = best_times(functions, repeats)
     expected = functions["ours, HDP"]()
     for name in ("torch CSR", "torch dense", "torch gather"):
-        error = float((functions[name]() - expected).abs().max() / expected.abs().mean())
+        # the median document: after 20 sweeps in float32 a few have no better than three digits in any form
+        error = float(((functions[name]() - expected).abs().amax(-1) / expected.mean(-1)).median())
         if error > 1e-3:
-            warnings.warn(f"{name} differs from ours by {error:.1e}", stacklevel=1)
+            raise RuntimeError(f"the counts of {name} differ from ours by {error:.1e}")
     work = SWEEPS * len(case.word) * topics
     return {
         "length": length,
@@ -170,6 +172,7 @@ def measure(length: str, topics: int, repeats: int, rates: dict[str, float]) -> 
         "words": case.counts.shape[1],
         "milliseconds": {name: 1e3 * value for name, value in seconds.items()},
         "ratio_to_ours": {name: value / seconds["ours"] for name, value in seconds.items()},
+        "processor_milliseconds": {name: 1e3 * value for name, value in processor.items() if "2 jobs" not in name},
         "share_of_sgemm": 4 * work / seconds["ours"] / rates["sgemm_flop_per_second"],
         "rows_read_over_triad": 4 * work / seconds["ours"] / rates["triad_bytes_per_second"],
     }
@@ -180,7 +183,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="only documents of medium length with 100 topics")
     options = parser.parse_args()
-    rates = machine_rates(options.repeats)
+    rates = machine_rates(5 * options.repeats)
     report: dict[str, Any] = {
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
@@ -196,7 +199,8 @@ def main() -> None:
             report["cases"].append(row)
             print(f"\n{length}: {row['documents']} documents, {row['entries']} entries, K = {topics}")
             for name, value in row["milliseconds"].items():
-                print(f"  {name:22} {value:9.1f} ms {row['ratio_to_ours'][name]:8.2f}")
+                processor = row["processor_milliseconds"].get(name, float("nan"))
+                print(f"  {name:22} {value:9.1f} ms {row['ratio_to_ours'][name]:8.2f}   processor {processor:9.1f} ms")
             print(f"  share of sgemm's flop rate {row['share_of_sgemm']:.2f}, rows read / triad bandwidth", end=" ")
             print(f"{row['rows_read_over_triad']:.2f}", flush=True)
     if not options.quick:
