@@ -1,0 +1,260 @@
+"""The ``prme`` command: from files of counts to topics, correlations and held-out scores, without any Python."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from pyro_prme.build import MODELS, PRESETS
+from pyro_prme.corpus import Corpus
+from pyro_prme.demo import run_demo
+from pyro_prme.evaluate import npmi_coherence, topic_diversity
+from pyro_prme.files import write_whole
+from pyro_prme.fitting import FIT_DEFAULTS, fit_in_folder, known_words, prepared, same_settings
+from pyro_prme.readers import load_corpus
+from pyro_prme.run_files import check_new, is_run, read_record
+from pyro_prme.runs import SavedRun, load_run, make_trainer, resume, settings_of
+from pyro_prme.show import OneLineErrors, as_csv, as_json, as_table, topic_lines, topic_rows
+from pyro_prme.words_of_topics import RANKINGS
+
+__all__ = ["app", "main"]
+
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Topic models with learned correlations (PRME). Start with `prme demo`; for your own files, `prme fit`, then "
+    "`prme topics` and `prme evaluate`.",
+)
+
+_FORMATS = (
+    "A corpus: .ldac, .dat, .mtx, .npz, docword*.txt (gzipped or not), a .txt with one document a line, a folder of "
+    "texts, or the name kjv or 20news."
+)
+CorpusArgument = Annotated[str, typer.Argument(metavar="CORPUS", help=_FORMATS)]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `prme fit` made.")]
+Vocab = Annotated[
+    Path | None, typer.Option(help="File with one word a line, for counts without words. Found by itself if beside.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+
+
+@app.command()
+def fit(
+    corpus: CorpusArgument,
+    out: Annotated[Path, typer.Option(help="Folder for the run: the model, its history, all that resuming needs.")],
+    vocab: Vocab = None,
+    topics: Annotated[int | None, typer.Option(help="Most topics that the model may use.", show_default="100")] = None,
+    model: Annotated[str | None, typer.Option(help=f"One of {', '.join(MODELS)}.", show_default="prme")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help=f"Settings that belong together: {', '.join(PRESETS)}.", show_default="default")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the documents.", show_default="40", min=1)] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="batch or online (steps after each batch).", show_default="batch")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Documents a step.", show_default="500")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.", show_default="0")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Concentration of the sticks.", show_default="1")] = None,
+    beta: Annotated[float | None, typer.Option(help="Total shape of a document's loadings.", show_default="5")] = None,
+    gamma0: Annotated[float | None, typer.Option(help="Dirichlet parameter of topics.", show_default="0.2")] = None,
+    held_out: Annotated[
+        str | None,
+        typer.Option(help="Documents to score while fitting: a corpus, or a fraction of this one kept out of the fit."),
+    ] = None,
+    min_df: Annotated[
+        str | None, typer.Option(help="Keep words in at least so many documents (5), or such a share (0.01).")
+    ] = None,
+    max_df: Annotated[
+        str | None, typer.Option(help="Keep words in at most so many documents, or such a share.")
+    ] = None,
+    stop_words: Annotated[str | None, typer.Option(help="Words to drop: english, or a file of them.")] = None,
+    resume_run: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out, with its own settings.")
+    ] = False,
+) -> None:
+    """Fit a model to a corpus; a checkpoint is kept after each epoch.
+
+    Example: prme fit corpus.ldac --vocab vocab.txt --topics 100 --out run/
+    """
+    given: dict[str, Any] = {"num_topics": topics, "model": model, "mode": mode, "batch_size": batch_size}
+    given |= {"seed": seed, "alpha": alpha, "beta": beta, "gamma0": gamma0}
+    asked: dict[str, Any] = {"preset": preset, "epochs": epochs, "held_out": held_out}
+    asked |= {"min_df": min_df, "max_df": max_df, "stop_words": stop_words}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    documents = load_corpus(corpus, vocab=vocab)
+    if resume_run:
+        settings = same_settings(read_record(out)["settings"], given | asked)
+    else:
+        check_new(out)
+        settings = settings_of(preset or "default", **(given | {"num_topics": topics or 100}))
+        settings["fit"] = FIT_DEFAULTS | asked
+    train, test = prepared(documents, settings, vocab)
+    split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
+    trainer = resume(out, train.counts, train.vocabulary)[0] if resume_run else make_trainer(train.counts, settings)
+    try:
+        posterior = fit_in_folder(out, trainer, settings, train, settings["fit"]["epochs"], split)
+    except KeyboardInterrupt:
+        if not is_run(out):
+            typer.echo("interrupted before the first checkpoint: nothing was kept", err=True)
+        else:
+            again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out), "--resume"]
+            typer.echo(f"interrupted; the last checkpoint is kept. Go on with: {shlex.join(again)}", err=True)
+        raise typer.Exit(130) from None
+    last = trainer.history[-1]
+    score = f", held-out perplexity {last['perplexity']:.1f}" if "perplexity" in last else ""
+    used = f"{posterior.num_topics_used} of {settings['build']['num_topics']} topics in use"
+    typer.echo(
+        f"{out}: {len(trainer.history)} epochs, bound {last['bound']:.6g}{score}, {used}. Next: prme topics {out}"
+    )
+
+
+@app.command()
+def topics(
+    run: RunArgument,
+    words: Annotated[int, typer.Option(help="Words of each topic.", min=1)] = 10,
+    by: Annotated[str, typer.Option(help=f"How words are ranked: {', '.join(RANKINGS)}.")] = "probability",
+    correlations: Annotated[int, typer.Option(help="Correlated topics to name.", min=0)] = 3,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Print the topics in use, largest first, with their top words and strongest correlations."""
+    saved = load_run(run)
+    matrix = saved.summary.get("topic_correlations")
+    if matrix is None and correlations:
+        typer.echo("no correlations yet: they come with the last epoch of `prme fit`", err=True)
+    rows = topic_rows(saved.posterior, matrix, words=words, by=by, others=correlations)
+    if json:
+        typer.echo(as_json(rows))
+    elif csv:
+        pairs = [" ".join(f"{c['topic']}:{c['correlation']:.3f}" for c in row.get("correlations", [])) for row in rows]
+        table = [[row["topic"], row["share"], " ".join(row["words"]), p] for row, p in zip(rows, pairs, strict=True)]
+        typer.echo(as_csv(["topic", "share", "words", "correlations"], table))
+    else:
+        typer.echo("\n".join(topic_lines(rows)))
+
+
+@app.command()
+def transform(
+    run: RunArgument,
+    corpus: CorpusArgument,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default: print.")] = None,
+    vocab: Vocab = None,
+    json: Json = False,
+) -> None:
+    """Topic proportions of documents: a row for each, that sums to one, as CSV (or JSON).
+
+    Example: prme transform run/ new.ldac -o proportions.csv
+    """
+    saved = load_run(run)
+    documents = _known_words(saved, corpus, vocab)
+    unknown = int((documents.lengths == 0).sum())
+    if unknown:
+        typer.echo(f"warning: {unknown} of {len(documents)} documents have no known word and get the prior", err=True)
+    proportions = saved.posterior.proportions(documents).values
+    if json:
+        text = as_json(
+            [
+                {"document": n, "proportions": list(map(float, p))}
+                for n, p in zip(documents.names, proportions, strict=True)
+            ]
+        )
+    else:
+        header = ["document", *(f"topic_{k}" for k in range(proportions.shape[1]))]
+        text = as_csv(
+            header, [[n, *(f"{x:.6g}" for x in p)] for n, p in zip(documents.names, proportions, strict=True)]
+        )
+    if output is None:
+        typer.echo(text)
+    else:
+        write_whole({output: f"{text}\n".encode()})
+
+
+@app.command()
+def evaluate(
+    run: RunArgument,
+    corpus: CorpusArgument,
+    vocab: Vocab = None,
+    observed: Annotated[list[float] | None, typer.Option(help="Shares of words that the model sees.")] = None,
+    seed: Annotated[int, typer.Option(help="Decides which words are hidden.")] = 0,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Score a run on documents that it was not fitted to.
+
+    Perplexity of hidden words, given 90, 50 and 10 percent of each document (lower is better); NPMI coherence of the
+    ten top words in these documents (higher is better) and diversity of the topics (1: no shared top words), both of
+    the topics in use.
+
+    Example: prme evaluate run/ test.ldac
+    """
+    saved = load_run(run)
+    documents = _known_words(saved, corpus, vocab)
+    posterior = saved.posterior
+    used = posterior.topics(posterior.num_topics_used).values
+    shares = observed or [0.9, 0.5, 0.1]
+    perplexity = {f"{share:g}": posterior.perplexity(documents.split_tokens(share, seed)) for share in shares}
+    top = min(10, len(saved.vocabulary)), min(25, len(saved.vocabulary))
+    scores: dict[str, Any] = {"documents": len(documents), "tokens": documents.num_tokens}
+    scores |= {f"perplexity_{share}": value for share, value in perplexity.items()}
+    scores |= {
+        "npmi": float(np.mean(npmi_coherence(used, documents, top[0]))),
+        "diversity": topic_diversity(used, top[1]),
+    }
+    typer.echo(as_table(scores, json, csv))
+
+
+@app.command()
+def info(
+    what: Annotated[str, typer.Argument(metavar="RUN-OR-CORPUS", help=f"A run's folder, or a corpus. {_FORMATS}")],
+    vocab: Vocab = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Sizes of a corpus, or settings and state of a run."""
+    if not is_run(what):
+        typer.echo(as_table(load_corpus(what, vocab=vocab).summary(), json, csv))
+        return
+    saved = load_run(what)
+    table: dict[str, Any] = {"pyro_prme": saved.version, "epochs": len(saved.history)}
+    table |= {key: value for key, value in saved.history[-1].items() if key not in ("epoch", "documents", "terms")}
+    table |= {"vocabulary": len(saved.vocabulary), "documents": saved.model.num_documents}
+    for part, values in saved.settings.items():
+        table |= {f"{part}.{key}": value for key, value in values.items()}
+    typer.echo(as_table(table, json, csv))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the models and pictures.")] = Path("prme-demo"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Seconds instead of a minute or two: less good topics.")
+    ] = False,
+) -> None:
+    """Fit PRME and HDP to the bundled King James Bible; print topics, correlations and scores; draw pictures."""
+    try:
+        run_demo(out, quick, typer.echo)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the same command goes on from the last checkpoint", err=True)
+        raise typer.Exit(130) from None
+
+
+def main() -> None:
+    """Entry point of the ``prme`` command."""
+    app(prog_name="prme")
+
+
+def _known_words(saved: SavedRun, source: str, vocab: Path | None) -> Corpus:
+    """A corpus over the vocabulary of a run; says how many tokens have other words."""
+    corpus, dropped = known_words(saved, source, vocab)
+    if dropped:
+        total = corpus.num_tokens + dropped
+        typer.echo(f"note: {dropped} of {total} tokens are of words that the run does not know", err=True)
+    return corpus

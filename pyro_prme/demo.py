@@ -1,0 +1,84 @@
+"""The demonstration: PRME and HDP on the bundled King James Bible, with topics, a score and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyro_prme.corpus import Corpus
+from pyro_prme.fitting import fit_in_folder
+from pyro_prme.posterior import Posterior
+from pyro_prme.readers import load_corpus
+from pyro_prme.run_files import check_new, is_run
+from pyro_prme.runs import load_run, make_trainer, resume, settings_of
+from pyro_prme.show import topic_lines, topic_rows
+
+__all__ = ["run_demo"]
+
+
+def run_demo(folder: Path, quick: bool, say: Callable[[str], None]) -> None:
+    """Fits both models, prints what was found, and draws it.
+
+    A folder with an earlier demo of the same size is taken up where it stopped.
+
+    Args:
+        folder: gets the runs ``prme`` and ``hdp`` and the pictures.
+        quick: fewer topics and epochs.
+        say: prints a line.
+    """
+    topics, epochs = (15, 6) if quick else (50, 30)
+    corpus, test = load_corpus("kjv").split(0.1, seed=0)
+    splits = {observed: test.split_tokens(observed, seed=0) for observed in (0.9, 0.5, 0.1)}
+    say(f"King James Bible by chapter: {len(corpus)} chapters to learn from, {len(test)} to score.")
+    fitted: dict[str, Posterior] = {}
+    for name in ("prme", "hdp"):
+        settings = settings_of(model=name, num_topics=topics)
+        run = folder / f"{name}-quick" if quick else folder / name
+        if is_run(run):
+            trainer, settings = resume(run, corpus.counts, corpus.vocabulary)
+        else:
+            check_new(run)
+            trainer = make_trainer(corpus.counts, settings)
+        fitted[name] = fit_in_folder(run, trainer, settings, corpus, epochs, splits[0.9])
+    run = folder / ("prme-quick" if quick else "prme")
+    saved = load_run(run)
+    say("\nTopics of PRME, with the topics that its random function correlates most with each:\n")
+    for line in topic_lines(topic_rows(saved.posterior, saved.summary["topic_correlations"], by="frex")):
+        say(line)
+    say("\nPerplexity of the hidden words of new chapters (lower is better), by the share of words seen:\n")
+    say("seen   " + "".join(f"{name.upper():>8}" for name in fitted))
+    for observed, split in splits.items():
+        say(f"{observed:4.0%}   " + "".join(f"{posterior.perplexity(split):8.1f}" for posterior in fitted.values()))
+    pictures = draw(folder, fitted, corpus, saved.history)
+    say(f"\nPictures: {', '.join(str(path) for path in pictures)}")
+    say(f"The fitted model is in {run}. Ask it, for instance: prme topics {run}")
+
+
+def draw(folder: Path, fitted: dict[str, Posterior], corpus: Corpus, history: list[dict]) -> list[Path]:
+    """Writes the pictures of a demo; returns their paths."""
+    import matplotlib
+
+    with matplotlib.rc_context({"figure.dpi": 100}):
+        backend = matplotlib.get_backend()
+        matplotlib.use("agg")
+        from matplotlib import pyplot as plt
+
+        from pyro_prme import plots
+
+        prme = fitted["prme"]
+        usage = plots.plot_usage(prme, label="PRME")
+        plots.plot_usage(fitted["hdp"], label="HDP", ax=usage)
+        axes = {
+            "usage": usage,
+            "correlations": plots.plot_correlations(prme, corpus),
+            "correlation_graph": plots.plot_correlation_graph(prme, corpus),
+            "paintboxes": plots.plot_paintboxes(prme, corpus).flat[0],
+            "history": plots.plot_history(history).flat[0],
+        }
+        paths = []
+        for name, ax in axes.items():
+            paths.append(folder / f"{name}.png")
+            ax.figure.savefig(paths[-1])
+            plt.close(ax.figure)
+        matplotlib.use(backend)
+    return paths

@@ -1,0 +1,261 @@
+"""A run in a folder: open this to save a fit, load it elsewhere, or go on with it after an interruption."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyro
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+
+from pyro_prme.batch import Batch
+from pyro_prme.build import PRESETS, build
+from pyro_prme.guide import PRMEGuide
+from pyro_prme.model import PRME
+from pyro_prme.posterior import Posterior, default_dtype
+from pyro_prme.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
+from pyro_prme.train import Trainer
+
+__all__ = ["SavedRun", "load_run", "make_trainer", "resume", "save_run", "settings_of"]
+
+Settings = dict[str, dict[str, Any]]
+
+_SIZES = ("vocab_size", "num_documents")
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A fitted model as it was saved.
+
+    Args:
+        model, guide: ready to be asked.
+        settings: see `settings_of`.
+        vocabulary: the D words.
+        history: one record an epoch.
+        summary: what the writer left with it, such as "topic_correlations" (K, K).
+        version: of the pyro_prme that wrote it.
+    """
+
+    model: PRME
+    guide: PRMEGuide
+    settings: Settings
+    vocabulary: tuple[str, ...]
+    history: list[dict[str, Any]]
+    summary: dict[str, np.ndarray] = field(default_factory=dict)
+    version: str = ""
+
+    @property
+    def posterior(self) -> Posterior:
+        """What was learned."""
+        return Posterior(self.model, self.guide, vocabulary=self.vocabulary)
+
+
+def settings_of(preset: str = "default", **given: Any) -> Settings:
+    """Settings of `build` and of `Trainer`, every one by name, so that a later version's defaults change nothing.
+
+    Args:
+        preset: a key of `build.PRESETS`.
+        given: settings of either, over those of the preset; None leaves one as it is. The seed goes to both.
+
+    Returns:
+        Under "build" and "trainer".
+    """
+    if preset not in PRESETS:
+        raise ValueError(f"preset is {preset!r}: choose one of {', '.join(PRESETS)}.")
+    chosen = PRESETS[preset] | {name: value for name, value in given.items() if value is not None}
+    if "num_topics" not in chosen:
+        raise ValueError("num_topics is missing: say how many topics the model may use.")
+    known = {part: inspect.signature(target).parameters for part, target in (("build", build), ("trainer", Trainer))}
+    settings = {
+        part: {
+            name: chosen.get(name, parameter.default)
+            for name, parameter in parameters.items()
+            if name == "num_topics" or parameter.kind is parameter.KEYWORD_ONLY
+        }
+        for part, parameters in known.items()
+    }
+    unknown = chosen.keys() - settings["build"].keys() - settings["trainer"].keys()
+    if unknown:
+        raise ValueError(f"There is no setting {min(unknown)!r}.")
+    return settings
+
+
+def make_trainer(counts: sparse.csr_matrix, settings: Settings, *, begin: bool = True) -> Trainer:
+    """A model, its guide and a trainer for a corpus (documents x words).
+
+    Args:
+        counts: the corpus.
+        settings: see `settings_of`.
+        begin: False leaves the start out, for a trainer that will load a state.
+    """
+    num_topics = settings["build"]["num_topics"]
+    counts = sparse.csr_matrix(counts)
+    for axis, what in ((1, "documents with words"), (0, "distinct words")):
+        number = int((counts.getnnz(axis) > 0).sum())
+        if number < num_topics:
+            raise ValueError(f"There are {num_topics} topics and {number} {what}: ask for at most {number} topics.")
+    with pyro.settings.context(module_local_params=True):
+        model, guide = build(vocab_size=counts.shape[1], num_documents=counts.shape[0], **settings["build"])
+        start = settings["trainer"]["start"] if begin else None
+        return Trainer(model, guide, counts, **(settings["trainer"] | {"start": start}))
+
+
+def save_run(
+    folder: str | Path,
+    trainer: Trainer,
+    settings: Settings,
+    vocabulary: Sequence[str],
+    summary: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """Writes a checkpoint, whole or not at all; the one before stays until then.
+
+    Args:
+        folder: made if need be. One that holds another run is refused.
+        trainer: of a model that `make_trainer` or `resume` made.
+        settings: what it was made from; further parts beside "build" and "trainer" are kept.
+        vocabulary: the D words.
+        summary: arrays to keep with it.
+    """
+    from pyro_prme import __version__
+
+    state = trainer.state_dict()
+    tensors = {f"{part}.{name}": value for part in ("model", "guide") for name, value in state[part].items()}
+    tensors["torch_state"] = state["torch_state"]
+    for name, array in (summary or {}).items():
+        tensors[f"summary.{name}"] = torch.from_numpy(np.array(array))
+    record = {
+        "pyro_prme": __version__,
+        "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "settings": settings,
+        "sizes": dict(zip(_SIZES, reversed(trainer.counts.shape), strict=True)),
+        "corpus": _fingerprint(trainer.counts, vocabulary),
+        "optimizers": [_without_tensors(i, part, tensors) for i, part in enumerate(state["optimizers"])],
+        "numpy_state": state["numpy_state"],
+        "steps": state["steps"],
+        "history": state["history"],
+    }
+    if is_run(folder):
+        _check_continues(Path(folder), record)
+    write_checkpoint(Path(folder), record, tensors, vocabulary)
+
+
+def load_run(folder: str | Path) -> SavedRun:
+    """The model of a run's last checkpoint, ready to be asked; version and shapes are checked."""
+    folder = Path(folder)
+    record = read_record(folder)
+    tensors, vocabulary = read_tensors(folder, record), read_vocabulary(folder, record)
+    with damaged(folder), default_dtype(_DTYPES[record["dtype"]]), torch.random.fork_rng(devices=[]):
+        with pyro.settings.context(module_local_params=True):
+            model, guide = build(**record["sizes"], **record["settings"]["build"])
+        guide.plan(_any_batch(model))
+        for part, module in (("model", model), ("guide", guide)):
+            module.load_state_dict(_checked(module, _under(f"{part}.", tensors), part))
+        summary = {name: tensor.numpy() for name, tensor in _under("summary.", tensors).items()}
+        history = [dict(item) for item in record["history"]]
+        return SavedRun(model, guide, record["settings"], vocabulary, history, summary, str(record["pyro_prme"]))
+
+
+def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> tuple[Trainer, Settings]:
+    """A trainer that goes on as if never interrupted, and the run's settings.
+
+    Args:
+        folder: of the run.
+        counts, vocabulary: the corpus that the run was started on.
+    """
+    folder = Path(folder)
+    record = read_record(folder)
+    tensors = read_tensors(folder, record)
+    with damaged(folder):
+        same = _fingerprint(counts, vocabulary) == record["corpus"]
+        if torch.get_default_dtype() != _DTYPES[record["dtype"]]:
+            raise ValueError(f"it is in {record['dtype']}, and torch's default type is another: set the same")
+    if not same:
+        raise ValueError(f"{folder} was fitted to another corpus: resume it with the documents and words of its start.")
+    with damaged(folder):
+        trainer = make_trainer(counts, record["settings"], begin=False)
+        modules: dict[str, nn.Module] = {"model": trainer.objective.model, "guide": trainer.guide}
+        state: dict[str, Any] = {
+            part: _checked(module, _under(f"{part}.", tensors), part) for part, module in modules.items()
+        }
+        state["optimizers"] = [_with_tensors(i, part, tensors) for i, part in enumerate(record["optimizers"])]
+        state["torch_state"] = tensors["torch_state"]
+        trainer.load_state_dict(state | {name: record[name] for name in ("numpy_state", "steps", "history")})
+    return trainer, record["settings"]
+
+
+def _checked(module: nn.Module, tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
+    """The tensors, if their names, shapes and types are those of the module."""
+    expected = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in module.state_dict().items()}
+    found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            file, model = (f"{x[0]} {x[1]}" if x else "absent" for x in (found.get(name), expected.get(name)))
+            raise ValueError(f"{name} of the {part} is {file} in the file and {model} in the model")
+    return tensors
+
+
+def _check_continues(folder: Path, record: Mapping[str, Any]) -> None:
+    """The checkpoint on the disk is of the same run, at an earlier point or the same."""
+    before = read_record(folder)
+
+    def differs(one: Any, other: Any) -> bool:
+        return json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
+
+    with damaged(folder):
+        parts = [(before["settings"][part], record["settings"][part]) for part in ("build", "trainer")]
+        other = before["corpus"] != record["corpus"] or any(differs(*pair) for pair in parts)
+        past = record["history"][: len(before["history"])]
+    if other:
+        raise ValueError(f"{folder} holds a run with other settings or another corpus: choose another folder.")
+    if differs(before["history"], past):
+        raise ValueError(f"{folder} holds a run already: resume it, or choose another folder.")
+
+
+def _fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
+    """A short name of a corpus, to notice another one."""
+    counts = sparse.csr_matrix(counts)
+    value = zlib.crc32("\n".join(vocabulary).encode())
+    for array in (counts.indptr, counts.indices, counts.data):
+        value = zlib.crc32(np.asarray(array, dtype=np.int64).tobytes(), value)
+    return f"{value:08x}"
+
+
+def _any_batch(model: PRME) -> Batch:
+    """A few words in two documents: enough to make a plan."""
+    rows, words = np.indices((min(2, model.num_documents), min(8, model.vocab_size))).reshape(2, -1)
+    shape = (model.num_documents, model.vocab_size)
+    return Batch.from_csr(sparse.csr_matrix((np.ones(len(rows)), (rows, words)), shape=shape), np.unique(rows))
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _without_tensors(i: int, state: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """An optimizer's state for JSON; its tensors go to `tensors`."""
+    numbers: dict[str, dict[str, Any]] = {}
+    for parameter, values in state["state"].items():
+        numbers[str(parameter)] = {name: value for name, value in values.items() if not isinstance(value, Tensor)}
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer{i}.{parameter}.{name}"] = value
+    return {"groups": state["param_groups"], "numbers": numbers}
+
+
+def _with_tensors(i: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The state that `_without_tensors` took apart."""
+    values = {int(parameter): dict(numbers) for parameter, numbers in state["numbers"].items()}
+    for key, tensor in _under(f"optimizer{i}.", tensors).items():
+        parameter, name = key.split(".")
+        values[int(parameter)][name] = tensor
+    groups = [group | {"betas": tuple(group["betas"])} for group in state["groups"]]
+    return {"state": values, "param_groups": groups}

@@ -1,0 +1,112 @@
+"""What the command prints: topics with their strongest correlations, tables, JSON, CSV, and errors of one line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import typer
+from typer.core import TyperGroup
+
+from pyro_prme.fitting import session
+from pyro_prme.posterior import Posterior
+
+__all__ = ["OneLineErrors", "as_csv", "as_json", "as_table", "topic_lines", "topic_rows"]
+
+
+class OneLineErrors(TyperGroup):
+    """Anything wrong is one line on standard error; PRME_TRACEBACK=1 in the environment shows where it came from."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            with session():
+                code = super().main(*args, **(extra | {"standalone_mode": False}))
+        except (KeyboardInterrupt, typer.Abort):
+            code = 130
+        except Exception as error:
+            if os.environ.get("PRME_TRACEBACK"):
+                traceback.print_exc()
+            typer.echo(f"error: {_sentence(error)}", err=True)
+            code = getattr(error, "exit_code", 1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _sentence(error: Exception) -> str:
+    usage = getattr(error, "format_message", None)  # of a wrong option and the like
+    if usage is not None:
+        text = f"{usage()} (see prme --help)"
+    elif isinstance(error, ValueError | OSError) and str(error):
+        text = str(error)
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return " ".join(text.split())
+
+
+def topic_rows(
+    posterior: Posterior, correlations: np.ndarray | None, *, words: int = 10, by: str = "probability", others: int = 3
+) -> list[dict[str, Any]]:
+    """The topics in use, largest first, each with its share of the tokens, top words and strongest correlations.
+
+    Args:
+        posterior: of a fitted model.
+        correlations: shape (K, K), or None to leave them out.
+        words: number of words.
+        by: how they are ranked, see `Posterior.top_words`.
+        others: number of correlated topics, the strongest first, whatever the sign.
+    """
+    usage = posterior.usage().values
+    used = np.argsort(-usage, kind="stable")[: posterior.num_topics_used]
+    table = posterior.top_words(words, by=by)
+    rows: list[dict[str, Any]] = []
+    for k in used:
+        row: dict[str, Any] = {"topic": int(k), "share": float(usage[k]), "words": [str(word) for word in table.loc[k]]}
+        if correlations is not None:
+            rest = used[used != k]
+            strongest = rest[np.argsort(-np.abs(correlations[k, rest]), kind="stable")[:others]]
+            row["correlations"] = [{"topic": int(j), "correlation": float(correlations[k, j])} for j in strongest]
+        rows.append(row)
+    return rows
+
+
+def topic_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Two lines a topic: number, share and words; correlated topics by number and first words."""
+    first = {row["topic"]: " ".join(row["words"][:2]) for row in rows}
+    lines = ["topic  share  words"]
+    for row in rows:
+        lines.append(f"{row['topic']:5d} {row['share']:6.1%}  {' '.join(row['words'])}")
+        if row.get("correlations"):
+            pairs = (f"{c['correlation']:+.2f} {c['topic']} ({first[c['topic']]})" for c in row["correlations"])
+            lines.append(f"{'':14}{', '.join(pairs)}")
+    return lines
+
+
+def as_json(value: Any) -> str:
+    """JSON for people and programs."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def as_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """CSV with a header, without the last line's end."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue().removesuffix("\n")
+
+
+def as_table(table: Mapping[str, Any], json: bool, csv: bool) -> str:
+    """Names and values, in the format asked for."""
+    if json:
+        return as_json(table)
+    if csv:
+        return as_csv(list(table), [list(table.values())])
+    width = max(map(len, table))
+    shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in table.items()}
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in shown.items())
