@@ -4,14 +4,21 @@ All are readable in print and for the colour-blind. They take a `Posterior` and 
 the picture; axes belong to the caller, who saves or closes the figure.
 """
 
+from pyro_prme.plots.documents import plot_embeddings, plot_predictive_check
 from pyro_prme.plots.history import plot_history
 from pyro_prme.plots.paintboxes import plot_paintboxes
+from pyro_prme.plots.teaching import plot_feature_paintbox, plot_model, plot_strip
 from pyro_prme.plots.topics import plot_correlation_graph, plot_correlations, plot_usage
 
 __all__ = [
     "plot_correlation_graph",
     "plot_correlations",
+    "plot_embeddings",
+    "plot_feature_paintbox",
     "plot_history",
+    "plot_model",
     "plot_paintboxes",
+    "plot_predictive_check",
+    "plot_strip",
     "plot_usage",
 ]

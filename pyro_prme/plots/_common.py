@@ -11,6 +11,7 @@ import torch
 from pyro_prme.corpus import Corpus
 from pyro_prme.posterior import Posterior, default_dtype
 from pyro_prme.prototype import eval_mode
+from pyro_prme.rules import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,9 +99,11 @@ def prior_mean(posterior: Posterior, h: np.ndarray) -> np.ndarray:
 
     .. math:: E[Z_k] = \beta p_k E[\exp f(h, \ell_k)] = \beta p_k \exp(\mu_f + \sigma^2_f / 2)
     """
-    model, rules = posterior.model, posterior.guide.rules
-    ell = torch.as_tensor(posterior.topic_embeddings().values, dtype=rules["theta"].gamma.dtype)
-    weights = model.concentration(rules["V"].value()).double()
+    model, sticks = posterior.model, posterior.guide.get_submodule("rules.V")
+    if not isinstance(sticks, Point):
+        raise ValueError("The strength of topics is read off the point V, and this guide has another rule for V.")
+    ell = torch.as_tensor(posterior.topic_embeddings().values, dtype=posterior._theta.gamma.dtype)
+    weights = model.concentration(sticks.value()).double()
     points = torch.as_tensor(h, dtype=ell.dtype)
     parts = []
     with default_dtype(ell.dtype), eval_mode(model, posterior.guide):

@@ -64,7 +64,7 @@ def plot_history(history: Sequence[Mapping[str, Any]], *, axes: Sequence[Axes] |
         else:
             _plot_curves(ax, epoch, records, curves[panel], panel)
         ax.set(xlabel="epoch", xlim=(epoch[0] - 0.5, epoch[-1] + 0.5))
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.locator_params(axis="x", integer=True)
     return np.array(shown, dtype=object)
 
 

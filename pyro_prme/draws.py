@@ -1,0 +1,152 @@
+"""Draws from the fitted factors q and from the predictive: open this for samples as plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyro
+import scipy.sparse
+import torch
+from pyro import poutine
+from torch import Tensor
+
+from pyro_prme.batch import Batch
+from pyro_prme.corpus import Corpus
+from pyro_prme.posterior import Posterior, default_dtype
+from pyro_prme.prototype import eval_mode
+from pyro_prme.rules import Run
+
+__all__ = ["Factors", "draw_words", "posterior_factors", "prior_draws"]
+
+
+class Factors(NamedTuple):
+    """The factors of q for some documents, each an array; those of the random function are None without one."""
+
+    gamma: np.ndarray  # (K, D), of q(theta_k) = Dir(gamma_k)
+    concentration: np.ndarray  # (N, K), of q(Z_nk), a Gamma
+    rate: np.ndarray  # (N, K)
+    h: np.ndarray | None  # (N, h_dim), points
+    f_mean: np.ndarray | None  # (N, K), of q(f_nk), a Normal
+    f_scale: np.ndarray | None  # (N, K)
+
+    def draw_topics(self, rng: np.random.Generator) -> np.ndarray:
+        """theta, rows that sum to one, shape (K, D)."""
+        theta = rng.standard_gamma(self.gamma)
+        return theta / theta.sum(1, keepdims=True)
+
+    def draw_loadings(self, rng: np.random.Generator) -> np.ndarray:
+        """Z, shape (N, K)."""
+        return np.maximum(rng.standard_gamma(self.concentration), np.finfo(float).tiny) / self.rate
+
+    def draw_function(self, rng: np.random.Generator) -> np.ndarray:
+        """f, shape (N, K)."""
+        if self.f_mean is None or self.f_scale is None:
+            raise ValueError("This model has no random function, so there is no f to draw.")
+        return rng.normal(self.f_mean, self.f_scale)
+
+
+def posterior_factors(posterior: Posterior, corpus: Corpus) -> Factors:
+    """The factors of q for a corpus's documents, from converged E-steps in evaluation mode.
+
+    Args:
+        posterior: of a fitted model with Gamma loadings.
+        corpus: documents of the model's vocabulary.
+    """
+    K = posterior.model.num_topics
+    table = posterior._ask(corpus, _local_factors, "column").values
+    gamma = posterior._theta.gamma.double().mT.numpy()
+    if table.shape[1] == 2 * K:
+        return Factors(gamma, table[:, :K], table[:, K:], None, None, None)
+    concentration, rate, f_mean, f_scale, h = np.split(table, [K, 2 * K, 3 * K, 4 * K], axis=1)
+    return Factors(gamma, concentration, rate, h, f_mean, f_scale)
+
+
+def _local_factors(run: Run) -> Tensor:
+    """The factors of a batch's documents side by side, shape (B, 2 K) or (B, 4 K + h_dim)."""
+    q = run.posterior("Z")
+    if not isinstance(q, torch.distributions.Gamma):
+        raise ValueError(f"q(Z) is {type(q).__name__}, not Gamma: draws need the closed form for the loadings.")
+    parts = [q.concentration, q.rate]
+    if run.has("h") and run.has("f"):
+        f = run.posterior("f")
+        parts += [f.mean, f.variance.sqrt(), run.value("h").squeeze(-2)]
+    return torch.cat([part.expand(run.batch.size, -1) for part in parts], -1)
+
+
+def draw_words(
+    lengths: np.ndarray, proportions: np.ndarray, theta: np.ndarray, rng: np.random.Generator
+) -> scipy.sparse.csr_array:
+    """Words of documents of given lengths: C_nm ~ Disc(proportions_n), X_nm ~ Disc(theta_C), counted.
+
+    Args:
+        lengths: tokens of each document, shape (N,).
+        proportions: rows that sum to one, shape (N, K).
+        theta: rows that sum to one, shape (K, D).
+        rng: generator.
+
+    Returns:
+        Counts, shape (N, D).
+    """
+    shares = proportions / proportions.sum(1, keepdims=True)
+    by_topic = rng.multinomial(lengths, shares)  # (N, K)
+    rows, words = [], []
+    for k, row in enumerate(theta):
+        edges = np.cumsum(row)
+        places = rng.random(int(by_topic[:, k].sum())) * edges[-1]
+        words.append(np.minimum(np.searchsorted(edges, places, side="right"), len(row) - 1))
+        rows.append(np.repeat(np.arange(len(lengths)), by_topic[:, k]))
+    tokens = (np.concatenate(rows), np.concatenate(words))
+    shape = (len(lengths), theta.shape[1])
+    return scipy.sparse.coo_array((np.ones(len(tokens[0]), dtype=np.int64), tokens), shape=shape).tocsr()
+
+
+def prior_draws(
+    posterior: Posterior, factors: Factors, num_draws: int, seed: int = 0
+) -> Iterator[dict[str, np.ndarray]]:
+    """Draws of V, theta, f and Z from the model's own priors, with ell and the documents' h as fitted.
+
+    A trained function belongs to the embeddings it was trained on: its prior N(0, a I) is not drawn from. Words are not
+    drawn, beyond one a document that the model's program needs.
+
+    Args:
+        posterior: the fitted model.
+        factors: its factors for the documents.
+        num_draws: number of draws.
+        seed: of the draws; the global random state is left alone.
+
+    Yields:
+        Values by site: V (K - 1), theta (K, D), Z (N, K); with a random function also ell, h (N, h_dim) and f (N, K).
+    """
+    model, dtype, store = posterior.model, posterior._theta.gamma.dtype, pyro.get_param_store()
+    num, step = len(factors.rate), model.num_documents  # the plate holds no more documents than it was built for
+    fitted: dict[str, np.ndarray] = {}
+    if factors.h is not None:
+        fitted = {"ell": posterior.topic_embeddings().values, "h": factors.h}
+    state = torch.Generator().manual_seed(seed).get_state()
+    for _ in range(num_draws):
+        shared = {"ell": torch.as_tensor(fitted["ell"], dtype=dtype)} if fitted else {}
+        parts: dict[str, list[Tensor]] = {}
+        with (
+            torch.no_grad(),
+            torch.random.fork_rng(devices=[]),
+            store.scope(store.get_state()),
+            default_dtype(dtype),
+            eval_mode(model, posterior.guide),
+        ):
+            torch.set_rng_state(state)
+            for start in range(0, num, step):
+                size = min(step, num - start)
+                rows = {"h": torch.as_tensor(fitted["h"][start : start + size], dtype=dtype)[:, None]} if fitted else {}
+                trace = poutine.trace(poutine.condition(model, data=shared | rows)).get_trace(Batch.to_draw([1] * size))
+                values: dict[str, Any] = {
+                    name: trace.nodes[name]["value"] for name in ("V", "theta", "f", "Z") if name in trace.nodes
+                }
+                shared |= {name: values[name] for name in ("V", "theta")}
+                for name in values.keys() - shared.keys():
+                    parts.setdefault(name, []).append(values[name])
+            state = torch.get_rng_state()
+        local = {name: torch.cat(part) for name, part in parts.items()}
+        local["Z"] = local["Z"].clamp(min=torch.finfo(dtype).tiny)
+        yield {name: value.double().numpy() for name, value in (shared | local).items()} | fitted

@@ -1,0 +1,171 @@
+"""Pictures of documents: where they lie, and whether words drawn from the fit look like theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+
+from pyro_prme.corpus import Corpus
+from pyro_prme.draws import draw_words, posterior_factors
+from pyro_prme.plots import _common as common
+from pyro_prme.posterior import Posterior
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_embeddings", "plot_predictive_check"]
+
+
+def plot_embeddings(
+    posterior: Posterior,
+    corpus: Corpus,
+    topics: Sequence[int] | None = None,
+    *,
+    num_topics: int = 6,
+    num_words: int = 3,
+    by: str = "frex",
+    ax: Axes | None = None,
+) -> Axes:
+    """Documents in the plane of the two leading singular directions of their embeddings h, marked by main topic.
+
+    A document whose main topic is not among those shown is a small grey point. The axes are those of `plot_paintboxes`.
+
+    Args:
+        posterior: of a fitted PRME.
+        corpus: at least three documents.
+        topics: at most six to mark; default the `num_topics` that are the main topic of most documents.
+        num_topics: see above.
+        num_words: top words in the legend.
+        by: how words are ranked, see `Posterior.top_words`.
+        ax: axes to draw into.
+
+    Example:
+        >>> plot_embeddings(posterior, corpus)  # doctest: +SKIP
+    """
+    common.check(posterior, corpus)
+    common.need_random_function(posterior, "Embeddings")
+    common.positive_whole(num_topics=num_topics)
+    places = common.svd_plane(posterior.embeddings(corpus).values)[2]
+    main = posterior.proportions(corpus).values.argmax(1)
+    if topics is None:
+        sizes = np.bincount(main, minlength=posterior.model.num_topics)
+        order = np.argsort(-sizes, kind="stable")
+        shown = order[: min(num_topics, 6, int((sizes > 0).sum()))]
+    else:
+        shown = common.picked(topics, posterior.model.num_topics, "topics")
+        if len(shown) > 6:
+            raise ValueError(f"{len(shown)} topics are too many to tell apart: show at most six.")
+    words = common.labels(posterior, corpus, num_words, by)
+    ax = common.new_axes(ax, 6.4, 4.4)
+    rest = ~np.isin(main, shown)
+    if rest.any():
+        ax.scatter(places[rest, 0], places[rest, 1], s=5, color="0.75", lw=0, label="other topics", zorder=1)
+    for i, k in enumerate(shown):
+        of = main == k
+        label = f"{k}: {', '.join(words[k])}"
+        style: dict[str, Any] = {"color": common.OKABE_ITO[i], "marker": common.MARKERS[i], "label": label}
+        ax.scatter(places[of, 0], places[of, 1], s=14, edgecolors="white", linewidths=0.4, zorder=2, **style)
+    ax.set(xlabel="x (first singular direction of h)", ylabel="y (second)")
+    ax.locator_params(nbins=5)
+    ax.legend(
+        title="main topic", fontsize=8, title_fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0)
+    )
+    return ax
+
+
+def _distinct(counts: scipy.sparse.csr_array) -> np.ndarray:
+    return np.diff(counts.indptr)
+
+
+def _frequency(counts: scipy.sparse.csr_array) -> np.ndarray:
+    return np.bincount(counts.indices, minlength=counts.shape[1])
+
+
+def _totals(counts: scipy.sparse.csr_array) -> np.ndarray:
+    return np.asarray(counts.sum(axis=0)).ravel()
+
+
+#: By name: what is computed from counts (N, D), whether it is one number a document or a word, and its name in words.
+STATISTICS: dict[str, tuple[Callable[[scipy.sparse.csr_array], np.ndarray], str, str]] = {
+    "distinct_words": (_distinct, "document", "distinct words in a document"),
+    "document_frequency": (_frequency, "word", "documents that hold a word"),
+    "word_counts": (_totals, "word", "tokens of a word"),
+}
+
+
+def plot_predictive_check(
+    posterior: Posterior,
+    corpus: Corpus,
+    statistic: str = "distinct_words",
+    *,
+    draws: int = 30,
+    seed: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Posterior predictive check: a statistic of the corpus against the same of words drawn from the fit.
+
+    Each draw takes theta and Z from q, and for every document as many words as it has; document lengths are given, not
+    modelled. For statistics of documents the picture has their histogram, for statistics of words each word's observed
+    value against its draws; bands and bars hold 90% of the draws.
+
+    Args:
+        posterior: of a fitted model.
+        corpus: documents to compare with.
+        statistic: "distinct_words", the number of different words in each document; "document_frequency", the number of
+            documents that hold each word (words are bursty where fewer do than drawn); "word_counts", the tokens of
+            each word.
+        draws: number of corpora drawn.
+        seed: of the draws.
+        ax: axes to draw into.
+
+    Example:
+        >>> plot_predictive_check(posterior, corpus, "document_frequency", draws=20)  # doctest: +SKIP
+    """
+    common.check(posterior, corpus)
+    if statistic not in STATISTICS:
+        raise ValueError(f"statistic is {statistic!r}: choose one of {', '.join(STATISTICS)}.")
+    common.positive_whole(draws=draws)
+    compute, of, name = STATISTICS[statistic]
+    rng, factors = np.random.default_rng(seed), posterior_factors(posterior, corpus)
+    drawn = np.stack(
+        [
+            compute(draw_words(corpus.lengths, factors.draw_loadings(rng), factors.draw_topics(rng), rng))
+            for _ in range(draws)
+        ]
+    )  # (draws, N or D)
+    ax = common.new_axes(ax)
+    (_compare_histograms if of == "document" else _compare_words)(ax, compute(corpus.counts), drawn, name)
+    if of == "document":
+        ax.legend(fontsize=8, frameon=False)
+    else:
+        ax.legend(fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderpad=0.1)
+    return ax
+
+
+def _compare_histograms(ax: Axes, observed: np.ndarray, drawn: np.ndarray, name: str) -> None:
+    edges = np.histogram_bin_edges(np.concatenate([observed, drawn[0]]), bins=min(30, max(5, len(observed) // 4)))
+    edges = np.unique(np.round(edges) - 0.5)  # between whole numbers
+    edges[-1] = max(edges[-1], max(observed.max(), drawn.max()) + 0.5)
+    edges[0] = min(edges[0], min(observed.min(), drawn.min()) - 0.5)
+    counts = np.stack([np.histogram(row, edges)[0] for row in drawn])
+    low, high = np.quantile(counts, [0.05, 0.95], axis=0)
+    ax.stairs(high, edges, baseline=low, fill=True, color="#56b4e9", alpha=0.5, label="drawn, 90% of draws")
+    ax.stairs(counts.mean(0), edges, color="#0072b2", ls="--", lw=1.2, label="drawn, mean")
+    ax.stairs(np.histogram(observed, edges)[0], edges, color="black", lw=1.2, label="observed")
+    ax.set(xlabel=name, ylabel="documents", ylim=(0, None))
+
+
+def _compare_words(ax: Axes, observed: np.ndarray, drawn: np.ndarray, name: str) -> None:
+    seen = observed > 0
+    low, high = np.quantile(drawn[:, seen], [0.05, 0.95], axis=0)
+    inside = (observed[seen] >= low) & (observed[seen] <= high)
+    top = 1.3 * max(observed.max(), drawn.max())
+    ax.plot([0.7, top], [0.7, top], color="0.4", lw=0.8, zorder=3, label="equal")
+    ax.vlines(observed[seen], np.maximum(low, 0.7), np.maximum(high, 0.7), color="#56b4e9", lw=0.6, alpha=0.5)
+    mean = np.maximum(drawn[:, seen].mean(0), 0.7)
+    label = f"a word: mean and 90% of the draws, which hold {inside.mean():.0%} of the words"
+    ax.scatter(observed[seen], mean, s=5, color="#0072b2", lw=0, zorder=2, label=label)
+    ax.set(xscale="log", yscale="log", xlim=(0.7, top), ylim=(0.7, top), xlabel=f"{name}, observed", ylabel="drawn")
