@@ -210,7 +210,7 @@ def _write(ax: Axes, box: np.ndarray, k: int, words: Sequence[str]) -> None:
         fontsize=8,
         linespacing=1.05,
         zorder=9,
-        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1.5},
+        bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5},
     )
 
 

@@ -48,12 +48,13 @@ def plot_usage(
     name = type(posterior.model).__name__ if label is None else label
     i = len(ax.lines)
     style: dict[str, Any] = {"color": common.OKABE_ITO[i % 6], "marker": common.MARKERS[i % 6], "ms": 3.5, "lw": 1.2}
+    shares = np.where(shares > 0, shares, np.nan) if log else shares  # a logarithmic scale has no place for 0
     ax.plot(np.arange(1, len(shares) + 1), shares, label=f"{name}: {used} of {len(shares)} topics hold 99%", **style)
     curves = [np.asarray(line.get_ydata()) for line in ax.lines]
     drawn, most = np.concatenate(curves), max(map(len, curves))
     ax.set(xlabel="topic, by rank", ylabel="share of the tokens", xlim=(0, most + 1))
     if log:
-        ax.set(yscale="log", ylim=(max(drawn[drawn > 0].min() / 2, 1e-6), 1.5 * drawn.max()))
+        ax.set(yscale="log", ylim=(max(drawn[drawn > 0].min() / 2, 1e-6), 1.5 * np.nanmax(drawn)))
     else:
         ax.set_ylim(0, 1.08 * drawn.max())
     ax.legend(fontsize=8, frameon=False)
@@ -114,12 +115,13 @@ def plot_correlations(
     """
     chosen, matrix, _ = _chosen(posterior, corpus, topics, num_topics, kind)
     words = common.labels(posterior, corpus, num_words, by)
+    names = [f"{', '.join(words[k])}  {k}" for k in chosen]
     side = 0.17 * len(chosen) + 1.2
-    ax = common.new_axes(ax, side + 2.6, side)
+    ax = common.new_axes(ax, side + 0.07 * max(map(len, names)) + 1.2, side)
     size = 8 if len(chosen) <= 40 else 320 / len(chosen)
     image = ax.imshow(matrix, cmap=common.DIVERGING, vmin=-1, vmax=1, interpolation="nearest")
     ax.set_xticks(range(len(chosen)), [str(k) for k in chosen], rotation=90, fontsize=size)
-    ax.set_yticks(range(len(chosen)), [f"{', '.join(words[k])}  {k}" for k in chosen], fontsize=size)
+    ax.set_yticks(range(len(chosen)), names, fontsize=size)
     ax.tick_params(length=0)
     ax.set_xlabel("topic")
     ax.figure.colorbar(image, ax=ax, label=f"correlation over documents of the\n{_meaning(kind)}", shrink=0.8)
