@@ -42,8 +42,11 @@ def run_demo(folder: Path, quick: bool, say: Callable[[str], None]) -> None:
         fitted[name] = fit_in_folder(run, trainer, settings, corpus, epochs, splits[0.9])
     run = folder / ("prme-quick" if quick else "prme")
     saved = load_run(run)
-    say("\nTopics of PRME, with the topics that its random function correlates most with each:\n")
-    for line in topic_lines(topic_rows(saved.posterior, saved.summary["topic_correlations"], by="frex")):
+    rows = topic_rows(saved.posterior, saved.summary["topic_correlations"], by="frex")
+    say(
+        f"\nThe largest of {len(rows)} topics of PRME, with those that its random function correlates most with each:\n"
+    )
+    for line in topic_lines(rows, most=20):
         say(line)
     say("\nPerplexity of the hidden words of new chapters (lower is better), by the share of words seen:\n")
     say("seen   " + "".join(f"{name.upper():>8}" for name in fitted))
@@ -58,7 +61,7 @@ def draw(folder: Path, fitted: dict[str, Posterior], corpus: Corpus, history: li
     """Writes the pictures of a demo; returns their paths."""
     import matplotlib
 
-    with matplotlib.rc_context({"figure.dpi": 100}):
+    with matplotlib.rc_context({"savefig.dpi": 80}):
         backend = matplotlib.get_backend()
         matplotlib.use("agg")
         from matplotlib import pyplot as plt

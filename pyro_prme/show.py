@@ -75,11 +75,11 @@ def topic_rows(
     return rows
 
 
-def topic_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Two lines a topic: number, share and words; correlated topics by number and first words."""
+def topic_lines(rows: Sequence[Mapping[str, Any]], most: int | None = None) -> list[str]:
+    """Two lines a topic, for the first `most`: number, share and words; correlated topics by number and first words."""
     first = {row["topic"]: " ".join(row["words"][:2]) for row in rows}
     lines = ["topic  share  words"]
-    for row in rows:
+    for row in rows[:most]:
         lines.append(f"{row['topic']:5d} {row['share']:6.1%}  {' '.join(row['words'])}")
         if row.get("correlations"):
             pairs = (f"{c['correlation']:+.2f} {c['topic']} ({first[c['topic']]})" for c in row["correlations"])

@@ -1,0 +1,351 @@
+"""The command: what it prints and writes, one-line errors, and interruptions of real processes."""
+
+import csv
+import errno
+import gzip
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pyro_prme import Corpus, save_corpus
+from pyro_prme.cli import app
+from pyro_prme.run_files import read_record, read_tensors
+
+COMMANDS = ("fit", "topics", "transform", "evaluate", "info", "demo")
+
+
+def small_corpus(num_documents=40, seed=0):
+    """Documents about two of four groups of eight words."""
+    rng = np.random.default_rng(seed)
+    groups = np.kron(np.eye(4), np.ones(8)) + 0.01
+    rows = [
+        rng.multinomial(30, groups[rng.choice(4, 2, replace=False)].sum(0) / (2 * groups[0].sum()))
+        for _ in range(num_documents)
+    ]
+    return Corpus(np.stack(rows), tuple(f"w{d}" for d in range(32)))
+
+
+def prme(*args, code=0):
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def files(tmp_path):
+    """train.ldac, test.ldac and vocab.txt."""
+    for name, seed in (("train", 0), ("test", 1)):
+        save_corpus(small_corpus(seed=seed), tmp_path / f"{name}.ldac")
+    (tmp_path / "train.vocab.txt").rename(tmp_path / "vocab.txt")
+    (tmp_path / "test.vocab.txt").unlink()
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A folder with train.npz, test.npz and run/."""
+    folder = tmp_path_factory.mktemp("fitted")
+    for name, seed in (("train", 0), ("test", 1)):
+        save_corpus(small_corpus(seed=seed), folder / f"{name}.npz")
+    prme("fit", folder / "train.npz", "--topics", 5, "--epochs", 3, "--out", folder / "run", "--batch-size", 20)
+    return folder
+
+
+def error_of(*args, code=1):
+    """The one line that a wrong call prints."""
+    result = prme(*args, code=code)
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert not result.stdout
+    return lines[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_says_what_a_command_does(command):
+    result = prme(command, "--help")
+    assert "Usage: " in result.stdout
+    assert command in prme("--help").stdout
+
+
+def test_fit_from_counts_and_a_vocabulary(files):
+    out = files / "run"
+    words = ["--vocab", files / "vocab.txt", "--held-out", files / "test.ldac"]
+    result = prme("fit", files / "train.ldac", *words, "--topics", 5, "--epochs", 3, "--out", out, "--batch-size", 20)
+    assert "3 epochs, bound -" in result.stdout
+    assert "held-out perplexity" in result.stdout
+    assert not result.stderr  # no terminal, no bar
+    history = read_record(out)["history"]
+    assert [record["epoch"] for record in history] == [1, 2, 3]
+    assert all(1 < record["perplexity"] < 100 and 1 <= record["topics_in_use"] <= 5 for record in history)
+    scores = json.loads(prme("evaluate", out, files / "test.ldac", "--json").stdout)
+    assert scores["documents"] == 40
+    assert 1 < scores["perplexity_0.9"] < 32
+    assert 1 < scores["perplexity_0.1"] < 40
+    assert -1 <= scores["npmi"] <= 1
+    assert 0 < scores["diversity"] <= 1
+
+
+def test_held_out_fraction_and_words_to_drop(files):
+    (files / "stop.txt").write_text("w0\nw1\n")
+    out = files / "run"
+    prme("fit", files / "train.ldac", "--topics", 3, "--epochs", 1, "--out", out, "--held-out", 0.25, "--min-df", 2,
+         "--max-df", 0.99, "--stop-words", files / "stop.txt", "--model", "hdp", "--mode", "online")  # fmt: skip
+    record = read_record(out)
+    assert record["sizes"]["num_documents"] == 30
+    assert "w0" not in (out / "vocabulary.txt").read_text().split()
+    assert "perplexity" in record["history"][0]
+    prme("fit", files / "train.ldac", "--out", out, "--resume", "--epochs", 2)
+    assert len(read_record(out)["history"]) == 2
+    (files / "vocab.txt").unlink()
+    assert "give --vocab" in error_of("evaluate", out, files / "test.ldac")
+
+
+def test_topics_in_three_formats(fitted):
+    text = prme("topics", fitted / "run").stdout
+    assert text.startswith("topic  share  words")
+    rows = json.loads(prme("topics", fitted / "run", "--json", "--words", 4, "--by", "lift").stdout)
+    assert all(len(row["words"]) == 4 for row in rows)
+    assert sum(row["share"] for row in rows) > 0.98
+    shares = [row["share"] for row in rows]
+    assert shares == sorted(shares, reverse=True)
+    assert all(len(row["correlations"]) == min(3, len(rows) - 1) for row in rows)
+    table = list(csv.DictReader(io.StringIO(prme("topics", fitted / "run", "--csv", "--by", "frex").stdout)))
+    assert [int(row["topic"]) for row in table] == [row["topic"] for row in rows]
+
+
+def test_transform_gives_rows_that_sum_to_one(fitted, tmp_path):
+    prme("transform", fitted / "run", fitted / "test.npz", "-o", tmp_path / "out.csv")
+    with open(tmp_path / "out.csv") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["document", *(f"topic_{k}" for k in range(5))]
+    assert len(rows) == 41
+    np.testing.assert_allclose(np.array([row[1:] for row in rows[1:]], dtype=float).sum(1), 1, atol=1e-5)
+    printed = json.loads(prme("transform", fitted / "run", fitted / "test.npz", "--json").stdout)
+    np.testing.assert_allclose(printed[0]["proportions"], np.array(rows[1][1:], dtype=float), rtol=1e-4)
+
+
+def test_documents_without_known_words_get_the_prior_and_a_warning(fitted, tmp_path):
+    save_corpus(Corpus(np.array([[1, 0], [0, 2], [0, 1]]), ("w3", "other")), tmp_path / "new.npz")
+    result = prme("transform", fitted / "run", tmp_path / "new.npz", "--json")
+    assert "warning: 2 of 3 documents have no known word" in result.stderr
+    assert "note: 3 of 4 tokens" in result.stderr
+    rows = json.loads(result.stdout)
+    assert rows[1]["proportions"] == rows[2]["proportions"] != rows[0]["proportions"]
+    save_corpus(Corpus(np.array([[1, 2]]), ("no", "other")), tmp_path / "none.npz")
+    assert "no word in common" in error_of("transform", fitted / "run", tmp_path / "none.npz")
+
+
+def test_info_of_a_corpus_and_of_a_run(fitted):
+    assert json.loads(prme("info", fitted / "train.npz", "--json").stdout)["tokens"] == 1200
+    assert "documents          40" in prme("info", fitted / "train.npz").stdout
+    table = json.loads(prme("info", fitted / "run", "--json").stdout)
+    assert (table["epochs"], table["build.num_topics"], table["trainer.batch_size"]) == (3, 5, 20)
+    assert prme("info", fitted / "run", "--csv").stdout.count("\n") == 2
+
+
+def test_a_run_with_more_epochs_goes_on_to_the_numbers_of_an_uninterrupted_one(files):
+    common = ["fit", files / "train.ldac", "--batch-size", 20]
+    prme(*common, "--topics", 4, "--epochs", 4, "--out", files / "whole")
+    prme(*common, "--topics", 4, "--epochs", 2, "--out", files / "parts")
+    assert "not 9: leave the option out" in error_of(*common, "--topics", 9, "--out", files / "parts", "--resume")
+    prme(*common, "--out", files / "parts", "--epochs", 4, "--resume")
+    same_numbers(files / "whole", files / "parts")
+
+
+def same_numbers(one, other):
+    """Two runs have the same history and tensors, bit by bit."""
+    records = [read_record(folder) for folder in (one, other)]
+    assert records[0]["history"] == records[1]["history"]
+    tensors = [read_tensors(folder, record) for folder, record in zip((one, other), records, strict=True)]
+    assert tensors[0].keys() == tensors[1].keys()
+    assert all((tensors[0][name] == tensors[1][name]).all() for name in tensors[0])
+
+
+# Wrong input: one line and a code that is not zero.
+
+CORPORA = {
+    "missing.ldac": (None, "missing.ldac"),
+    "empty.ldac": (b"", "is empty"),
+    "short.ldac": (b"3 0:1 1:1\n", "line 1"),
+    "letters.ldac": (b"2 0:1 x:1\n", "line 1"),
+    "negative.ldac": (b"1 0:-1\n", "line 1"),
+    "half.ldac": (b"1 0:0.5\n", "line 1"),
+    "nogzip.ldac.gz": (b"1 0:1\n", "gzip"),
+    "cut.ldac.gz": (gzip.compress(b"1 0:1\n" * 1000)[:-10], "cut short"),
+    "all_empty.ldac": (b"0\n0\n0\n", "no tokens"),
+    "cut.mtx": (b"%%MatrixMarket matrix coordinate integer general\n3 3 5\n1 1 2\n", "cut.mtx"),
+    "cut.npz": (b"PK\x03\x04oops", "npz"),
+    "docword.zero.txt": (b"0\n5\n0\n", "docword.zero.txt"),
+    "unknown.xyz": (b"1 0:1\n", "format"),
+}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_a_bad_corpus_gets_one_line(tmp_path, name):
+    content, message = CORPORA[name]
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert message in error_of("fit", tmp_path / name, "--out", tmp_path / "run")
+    assert message in error_of("info", tmp_path / name)
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_settings_get_one_line(files):
+    train, out = files / "train.ldac", files / "run"
+    (files / "few.txt").write_text("a\nb\n")
+    assert "few.txt" in error_of("fit", train, "--vocab", files / "none/few.txt", "--out", out)
+    assert "2 words" in error_of("fit", train, "--vocab", files / "few.txt", "--out", out)
+    assert "33 topics and 32 distinct words" in error_of("fit", train, "--topics", 33, "--out", out)
+    assert "41 topics and 40 documents" in error_of("fit", train, "--topics", 41, "--out", out)
+    assert "model is 'lda'" in error_of("fit", train, "--model", "lda", "--topics", 3, "--out", out)
+    assert "preset is 'x'" in error_of("fit", train, "--preset", "x", "--out", out)
+    assert "mode is 'fast'" in error_of("fit", train, "--mode", "fast", "--topics", 3, "--out", out)
+    assert "gamma0 is -1.0" in error_of("fit", train, "--gamma0", -1, "--topics", 3, "--out", out)
+    assert "--min-df is 'few'" in error_of("fit", train, "--min-df", "few", "--topics", 3, "--out", out)
+    assert "test_size" in error_of("fit", train, "--held-out", 1.5, "--topics", 3, "--out", out)
+    assert "is no run" in error_of("fit", train, "--out", out, "--resume")
+    assert not out.exists()
+
+
+def test_wrong_usage_has_code_2():
+    assert "CORPUS" in error_of("fit", code=2)
+    assert "nope" in error_of("nope", code=2)
+    assert "--speed" in error_of("info", "kjv", "--speed", "3", code=2)
+    assert "epochs" in error_of("fit", "kjv", "--out", "x", "--epochs", "0", code=2)
+
+
+def test_bad_runs_get_one_line(fitted, files):
+    run = fitted / "run"
+    for command in (["topics"], ["evaluate"], ["transform"]):
+        rest = [] if command == ["topics"] else [fitted / "test.npz"]
+        assert "is no run" in error_of(*command, files / "nothing", *rest)
+    assert "holds a run already" in error_of("fit", fitted / "train.npz", "--topics", 5, "--out", run)
+    assert "another corpus" in error_of("fit", fitted / "test.npz", "--out", run, "--resume")
+    assert "by is 'size'" in error_of("topics", run, "--by", "size")
+    assert "observed is 2" in error_of("evaluate", run, fitted / "test.npz", "--observed", 2)
+    for file in run.iterdir():
+        (files / "copy").mkdir(exist_ok=True)
+        (files / "copy" / file.name).write_bytes(file.read_bytes())
+    record = json.loads((run / "run.json").read_text())
+    (files / "copy" / "run.json").write_text(json.dumps(record | {"format": 99}))
+    assert "is in format 99" in error_of("topics", files / "copy")
+    assert "is in format 99" in error_of("info", files / "copy")
+
+
+def test_a_full_disk_keeps_the_checkpoint(files, monkeypatch):
+    common = ["fit", files / "train.ldac", "--out", files / "run"]
+    prme(*common, "--topics", 4, "--epochs", 2)
+    before = read_record(files / "run")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert "No space left on device" in error_of(*common, "--epochs", 4, "--resume")
+    monkeypatch.undo()
+    assert read_record(files / "run") == before
+    prme(*common, "--epochs", 4, "--resume")
+
+
+def test_a_fault_inside_is_one_line_too(monkeypatch):
+    def fault(*args, **kwargs):
+        raise RuntimeError("first line\nsecond line")
+
+    monkeypatch.setattr("pyro_prme.cli.load_corpus", fault)
+    assert error_of("info", "kjv") == "error: RuntimeError: first line second line"
+    monkeypatch.setenv("PRME_TRACEBACK", "1")
+    assert "Traceback" in prme("info", "kjv", code=1).stderr
+
+
+def test_an_interruption_within_the_first_epoch(files, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pyro_prme.cli.fit_in_folder", interrupt)
+    result = prme("fit", files / "train.ldac", "--topics", 3, "--out", files / "run", code=130)
+    assert result.stderr == "interrupted before the first checkpoint: nothing was kept\n"
+
+
+def test_nothing_global_stays_changed(fitted):
+    import torch
+
+    before = torch.get_default_dtype(), torch.get_rng_state()
+    prme("topics", fitted / "run")
+    assert torch.get_default_dtype() == before[0] == torch.float64
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+# Real processes.
+
+
+def start(*args):
+    command = [sys.executable, "-c", "from pyro_prme.cli import main; main()", *map(str, args)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_epoch(process, folder, least):
+    """Until the run on the disk has so many epochs."""
+    while process.poll() is None:
+        if (folder / "run.json").exists() and len(read_record(folder)["history"]) >= least:
+            return
+        time.sleep(0.01)
+    raise AssertionError(process.communicate())
+
+
+def test_ctrl_c_keeps_the_last_checkpoint_and_says_how_to_go_on(files):
+    out = files / "run"
+    process = start("fit", files / "train.ldac", "--topics", 4, "--epochs", 5000, "--out", out)
+    wait_for_epoch(process, out, 2)
+    process.send_signal(signal.SIGINT)
+    printed, line = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not printed
+    assert line == (
+        f"interrupted; the last checkpoint is kept. Go on with: prme fit {files / 'train.ldac'} --out {out} --resume\n"
+    )
+    done = len(read_record(out)["history"])
+    prme("fit", files / "train.ldac", "--out", out, "--resume", "--epochs", done + 1)
+    prme("fit", files / "train.ldac", "--topics", 4, "--epochs", done + 1, "--out", files / "whole")
+    same_numbers(files / "whole", out)
+
+
+@pytest.mark.slow
+def test_kill_at_random_moments_and_resume(files):
+    out, epochs, rng = files / "run", 400, random.Random(0)
+    options = ["fit", files / "train.ldac", "--out", out]
+    process = start(*options, "--topics", 4, "--epochs", epochs, "--batch-size", 10, "--held-out", 0.2)
+    kills, done = 0, 0
+    while kills < 12:
+        wait_for_epoch(process, out, done + 1)
+        time.sleep(rng.uniform(0, 0.5))
+        process.kill()
+        process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+        done = len(read_record(out)["history"])
+        if done == epochs:
+            break
+        process = start(*options, "--resume")
+    assert process.communicate(timeout=300)[1] == ""
+    assert kills >= 4
+    prme("fit", files / "train.ldac", "--out", files / "whole", "--topics", 4, "--epochs", epochs, "--batch-size", 10,
+         "--held-out", 0.2)  # fmt: skip
+    same_numbers(files / "whole", out)
+
+
+@pytest.mark.slow
+def test_the_demo_prints_topics_and_scores_and_draws(tmp_path):
+    text = prme("demo", "--quick", "--out", tmp_path).stdout
+    assert "PRME     HDP" in text
+    assert len(list(tmp_path.glob("*.png"))) == 5
+    assert prme("demo", "--quick", "--out", tmp_path).stdout == text  # taken up from the folder
+    assert prme("topics", tmp_path / "prme-quick").stdout
