@@ -113,8 +113,8 @@ class PRMETopicModel(FittedTopicModel):
     # Fitting.
 
     def fit(self, X: Any, y: Any = None) -> PRMETopicModel:
-        """Fits the model to documents (N, D)."""
-        counts = self._counts(X, reset=True)
+        """Fits the model to documents (N, D); those without words are left out."""
+        counts = self._with_words(self._counts(X, reset=True))
         self._begin(counts, counts.shape[0], self.mode)
         with self._settings(), tqdm(total=self.max_iter, disable=not self.verbose, unit="epoch") as bar:
 
@@ -136,7 +136,7 @@ class PRMETopicModel(FittedTopicModel):
         stands for as many documents as `fit` had.
         """
         first = not hasattr(self, "posterior_")
-        counts = self._counts(X, reset=first)
+        counts = self._with_words(self._counts(X, reset=first))
         stream = self.total_samples if first else self.model_.num_documents
         if counts.shape[0] > stream:
             raise ValueError(
@@ -165,19 +165,25 @@ class PRMETopicModel(FittedTopicModel):
             self.callback(trainer, record)
         return self
 
+    @staticmethod
+    def _with_words(counts: sparse.csr_matrix) -> sparse.csr_matrix:
+        """The documents that teach something."""
+        kept = counts[counts.getnnz(axis=1) > 0]
+        if not kept.shape[0]:
+            raise ValueError(f"All documents of X are empty (n_samples={counts.shape[0]}): give some with words.")
+        return kept
+
     def _begin(self, counts: sparse.csr_matrix, num_documents: int, mode: str) -> None:
         """Builds model, guide, trainer and posterior."""
         for name, least in {"n_components": 2, "max_iter": 1, "batch_size": 1, "total_samples": 1}.items():
             if not isinstance(value := getattr(self, name), Integral) or value < least:
                 raise ValueError(f"{name} is {value!r}: it must be a whole number of at least {least}.")
-        documents, words = int((counts.getnnz(axis=1) > 0).sum()), int((counts.getnnz(axis=0) > 0).sum())
-        if documents == 0:
-            raise ValueError(f"All documents of X are empty (n_samples={counts.shape[0]}): give some with words.")
-        if self.n_components > documents:
+        if self.n_components > counts.shape[0]:
             raise ValueError(
-                f"There are more topics, n_components={self.n_components}, than documents with words, of "
-                f"n_samples={counts.shape[0]}: {documents}."
+                f"There are more topics, n_components={self.n_components}, than documents with words, "
+                f"n_samples={counts.shape[0]}."
             )
+        words = int((counts.getnnz(axis=0) > 0).sum())
         if self.n_components > words:
             raise ValueError(
                 f"There are more topics, n_components={self.n_components}, than distinct words in X, of "

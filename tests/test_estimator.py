@@ -218,6 +218,16 @@ def test_pickles_and_clones():
         pickle.loads(pickle.dumps(fresh)).transform(planted())
 
 
+def test_empty_documents_are_left_out_of_training():
+    """Also where a whole batch of them would have come."""
+    gaps = sparse.vstack([row for n in range(90) for row in (planted()[n], sparse.csr_matrix((1, 18)))])
+    with_gaps, without = (estimator(max_iter=2).fit(counts) for counts in (gaps, planted()))
+    assert with_gaps.model_.num_documents == 90
+    assert (with_gaps.components_ == without.components_).all()
+    with pytest.raises(ValueError, match="All documents of X are empty"):
+        without.partial_fit(np.zeros((2, 18)))
+
+
 def test_the_words_names_are_kept_and_compared():
     words = tuple(f"w{d}" for d in range(18))
     corpus = Corpus(planted(), words)
@@ -258,7 +268,7 @@ BAD_INPUT = {
     "more topics than documents": (planted, {"n_components": 91}, "n_components=91, than documents with words"),
     "more topics than words": (planted, {"n_components": 19}, "n_components=19, than distinct words in X"),
     "more topics than words used": (lambda: planted()[:, [0, 1]].multiply([1, 0]), {}, "n_features=2: 1"),
-    "one document": (lambda: planted(1), {}, "n_samples=1: 1"),
+    "one document": (lambda: planted(1), {}, "n_samples=1."),
     "one word": (lambda: np.ones((9, 1)), {}, "n_features=1: 1"),
     "no documents": (lambda: np.zeros((0, 18)), {}, "0 sample"),
     "empty documents": (lambda: np.zeros((9, 18)), {}, "All documents of X are empty"),
