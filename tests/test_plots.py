@@ -69,7 +69,7 @@ def same_image(ax, name, tmp_path, tolerance=12.0):
 
     path = IMAGES / f"{name}.png"
     drawn = path if os.environ.get("PRME_WRITE_IMAGES") else tmp_path / f"{name}.png"
-    ax.figure.savefig(drawn, dpi=45, metadata={"Software": None})
+    ax.figure.savefig(drawn, dpi=55, metadata={"Software": None})
     assert drawn == path or compare_images(str(path), str(drawn), tolerance) is None
 
 
@@ -82,7 +82,9 @@ def test_usage_is_ranked_and_overlays_compare_models(corpus, posterior, tmp_path
     np.testing.assert_allclose(ax.lines[0].get_ydata(), shares)
     plots.plot_usage(posterior_of(corpus, "hdp"), label="flat", ax=ax)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels[0].startswith("PRME: ") and labels[0].endswith("topics hold 99%") and labels[1].startswith("flat: ")
+    assert labels[0].startswith("PRME: ")
+    assert labels[0].endswith("topics hold 99%")
+    assert labels[1].startswith("flat: ")
     assert ax.get_ylim()[1] > max(line.get_ydata().max() for line in ax.lines)
     assert ax.lines[0].get_marker() != ax.lines[1].get_marker()
     same_image(ax, "usage", tmp_path)
@@ -91,7 +93,8 @@ def test_usage_is_ranked_and_overlays_compare_models(corpus, posterior, tmp_path
 def test_logarithmic_usage_leaves_out_topics_that_nobody_uses(corpus, posterior):
     posterior.guide.rules["theta"].gamma[:, 3] = 0.2
     ax = plots.plot_usage(posterior, log=True)
-    assert ax.get_yscale() == "log" and np.isnan(ax.lines[0].get_ydata()[-1])
+    assert ax.get_yscale() == "log"
+    assert np.isnan(ax.lines[0].get_ydata()[-1])
 
 
 def test_heat_map_shows_the_correlations_reordered(corpus, posterior, tmp_path):
@@ -116,7 +119,8 @@ def test_graph_has_the_strongest_edges_and_all_labels(corpus, posterior, tmp_pat
     ax = plots.plot_correlation_graph(posterior, corpus, num_edges=3)
     edges = [patch for patch in ax.patches if isinstance(patch, PathPatch)]
     upper = np.abs(posterior.topic_correlations(corpus).values[np.triu_indices(4, 1)])
-    assert len(edges) == 3 and f"from {np.sort(upper)[-3]:.2f} up" in ax.get_legend().get_title().get_text()
+    assert len(edges) == 3
+    assert f"from {np.sort(upper)[-3]:.2f} up" in ax.get_legend().get_title().get_text()
     assert max(edge.get_linewidth() for edge in edges) == edges[-1].get_linewidth()
     assert {text.get_text().strip("abcdefghijklmnopqrstuvwxyz, ") for text in ax.texts} == {"0", "1", "2", "3"}
     same_image(ax, "correlation_graph", tmp_path)
@@ -137,30 +141,34 @@ def test_paintboxes_are_the_mean_loadings_on_the_plane(corpus, posterior, tmp_pa
     axes = plots.plot_paintboxes(posterior, corpus, topics=[2, 0], documents=[3, 7], resolution=11, num_words=2)
     assert len(axes) == 3
     h = posterior.embeddings(corpus).values
-    _, values, right = np.linalg.svd(h - h.mean(0), full_matrices=False)
     half = axes[0].get_xlim()[1]
-    assert axes[0].images[0].get_extent() == [-half, half, -half, half] and half <= 0.2
+    assert axes[0].images[0].get_extent() == [-half, half, -half, half]
+    assert half <= 0.2
     V, ell = posterior.guide.rules["V"].value(), posterior.guide.rules["ell"].value()
     with torch.no_grad(), prme.prototype.eval_mode(posterior.model):
         mean, variance = posterior.model.decoder(torch.as_tensor(h.mean(0)[None]), ell)
         centre = (posterior.model.concentration(V) * (mean + variance / 2).exp())[0].numpy()
-    for ax, k in zip(axes, (2, 0), strict=False):
+    for ax in axes[:2]:
         box = np.asarray(ax.images[0].get_array())
-        assert box.shape == (11, 11) and box.max() == pytest.approx(1)
+        assert box.shape == (11, 11)
+        assert box.max() == pytest.approx(1)
     absolute = plots.plot_paintboxes(posterior, corpus, topics=[2, 0], documents=[], resolution=11, scale="strength")
     for ax, k in zip(absolute, (2, 0), strict=True):
         assert ax.images[0].get_array()[5, 5] == pytest.approx(centre[k])
-    assert isinstance(absolute[0].images[0].norm, LogNorm) and absolute[0].images[0].norm is absolute[1].images[0].norm
+    assert isinstance(absolute[0].images[0].norm, LogNorm)
+    assert absolute[0].images[0].norm is absolute[1].images[0].norm
     same_image(axes[0], "paintboxes", tmp_path)
 
 
 def test_paintboxes_have_words_documents_lines_and_one_colour_bar(corpus, posterior):
     axes = plots.plot_paintboxes(posterior, corpus, documents=[3, 7], resolution=8, num_words=3)
     figure, plane = axes[0].figure, axes[-1]
-    assert len(axes) == 5 and len(figure.axes) == 6  # four boxes, the plane, the bar
+    assert len(axes) == 5
+    assert len(figure.axes) == 6
     assert "topic strength" in figure.axes[-1].get_xlabel()
     texts = [text.get_text().splitlines() for text in figure.texts]
-    assert sorted(len(lines) for lines in texts) == [4, 4, 4, 4] and all("topic" in lines[0] for lines in texts)
+    assert sorted(len(lines) for lines in texts) == [4, 4, 4, 4]
+    assert all("topic" in lines[0] for lines in texts)
     top = posterior.top_words(3, by="frex").to_numpy().tolist()
     assert sorted(lines[1:] for lines in texts) == sorted(top)
     joins = [artist for artist in figure.artists + figure.patches if isinstance(artist, ConnectionPatch)]
@@ -172,7 +180,8 @@ def test_paintboxes_have_words_documents_lines_and_one_colour_bar(corpus, poster
 
 def test_default_paintboxes_choose_topics_and_documents(corpus, posterior):
     axes = plots.plot_paintboxes(posterior, corpus, num_topics=3, num_documents=2, resolution=6, limit=0.2)
-    assert len(axes) == 4 and axes[0].get_xlim() == (-0.2, 0.2)
+    assert len(axes) == 4
+    assert axes[0].get_xlim() == (-0.2, 0.2)
     assert len(set(axes[-1].get_legend().get_texts())) == 3
 
 
@@ -195,10 +204,13 @@ def test_predictive_checks_compare_observed_and_drawn(corpus, posterior, statist
     if statistic == "distinct_words":
         assert labels == ["drawn, 90% of draws", "drawn, mean", "observed"]
         observed = ax.patches[-1].get_data()
-        assert observed.values.sum() == 40 and ax.patches[1].get_data().values.sum() == pytest.approx(40)
+        assert observed.values.sum() == 40
+        assert ax.patches[1].get_data().values.sum() == pytest.approx(40)
     else:
-        assert ax.get_xscale() == ax.get_yscale() == "log" and ax.get_xlim() == ax.get_ylim()
-        assert len(ax.collections[-1].get_offsets()) == 12 and labels[0] == "equal"
+        assert ax.get_xscale() == ax.get_yscale() == "log"
+        assert ax.get_xlim() == ax.get_ylim()
+        assert len(ax.collections[-1].get_offsets()) == 12
+        assert labels[0] == "equal"
     again = plots.plot_predictive_check(posterior, corpus, statistic, draws=5)
     np.testing.assert_array_equal(again.dataLim.get_points(), ax.dataLim.get_points())
 
@@ -239,7 +251,8 @@ def test_history_of_a_trainer_and_given_axes(corpus):
     trainer = prme.Trainer(*prme.build(4, 12, 40, embedding_dim=3), corpus.counts)
     axes = plt.figure().subplots(1, 2)
     shown = plots.plot_history(trainer.fit(2), axes=axes)
-    assert list(shown) == list(axes) and len(axes[1].lines) >= 4
+    assert list(shown) == list(axes)
+    assert len(axes[1].lines) >= 4
     fitted = prme.Posterior(trainer.model, trainer.guide, vocabulary=WORDS)
     assert len(plots.plot_paintboxes(fitted, corpus, resolution=5)) == 5
     with pytest.raises(ValueError, match="1 axes for 2 panels"):
@@ -251,7 +264,8 @@ def test_history_of_a_trainer_and_given_axes(corpus):
 
 def test_feature_paintbox_and_strip(tmp_path):
     ax = plots.plot_feature_paintbox()
-    assert len(ax.collections) == 3 and len(ax.lines) == 6
+    assert len(ax.collections) == 3
+    assert len(ax.lines) == 6
     same_image(ax, "feature_paintbox", tmp_path)
     assert len(plots.plot_feature_paintbox(num_objects=0).lines) == 3
     for measure in (measures.prme(5, 8, seed=0), measures.poisson_strip(10, seed=0)):
@@ -323,7 +337,8 @@ def test_a_model_without_a_random_function_has_no_paintboxes(corpus):
 def test_wrong_settings_are_refused_with_the_reason(corpus, posterior, name, settings, sentence):
     with pytest.raises(ValueError) as error:  # noqa: PT011
         getattr(plots, name)(posterior, corpus, **settings)
-    assert sentence in str(error.value) and "\n" not in str(error.value)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("plot", [plots.plot_paintboxes, plots.plot_correlations, plots.plot_embeddings])
@@ -346,7 +361,7 @@ def test_wrong_teaching_objects_are_refused(corpus, posterior):
         lambda: plots.plot_model(posterior.model, corpus),
         lambda: plots.plot_model(posterior.model, batch, backend="svg"),
     ):
-        with pytest.raises(ValueError, match="give|choose"):
+        with pytest.raises(ValueError, match=r"give|choose"):
             call()
 
 

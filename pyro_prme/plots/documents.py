@@ -67,7 +67,15 @@ def plot_embeddings(
         of = main == k
         label = f"{k}: {', '.join(words[k])}"
         style: dict[str, Any] = {"color": common.OKABE_ITO[i], "marker": common.MARKERS[i], "label": label}
-        ax.scatter(places[of, 0], places[of, 1], s=14, edgecolors="white", linewidths=0.4, zorder=2, **style)
+        ax.scatter(
+            places[of, 0],
+            places[of, 1],
+            s=min(max(5000 / len(places), 14), 36),
+            edgecolors="white",
+            linewidths=0.4,
+            zorder=2,
+            **style,
+        )
     ax.set(xlabel="x (first singular direction of h)", ylabel="y (second)")
     ax.locator_params(nbins=5)
     ax.legend(

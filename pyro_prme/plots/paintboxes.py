@@ -23,7 +23,7 @@ COLOURS = ("#d55e00", "#cc79a7", "#56b4e9", "#e69f00", "#f5f5f5")
 #: What a colour stands for, and the label of its bar.
 SCALES = {
     "relative": r"topic strength $E[Z_{(x,y),k}]$, share of the largest in its box",
-    "strength": r"topic strength $E[Z_{(x,y),k}] = \beta\, p_k\, E[e^{f}]$, logarithmic",
+    "strength": r"topic strength $E[Z_{(x,y),k}] = \beta\, p_k\, E[e^{f}]$",
 }
 
 
@@ -154,18 +154,11 @@ def _layout(num_boxes: int, with_plane: bool) -> tuple[np.ndarray, Figure]:
     columns = min(num_boxes, 3 if num_boxes <= 9 else 4)
     lines = -(-num_boxes // columns)
     widths = [1.0] * columns + ([0.25, 1.6] if with_plane else [])
-    figure = plt.figure(figsize=(2.0 * sum(widths) + 0.4, 2.05 * max(lines, 1.6 if with_plane else 1) + 0.5))
-    grid = figure.add_gridspec(
-        lines,
-        len(widths),
-        width_ratios=widths,
-        left=0.015,
-        right=0.985 - 0.055 * with_plane,
-        top=0.985,
-        bottom=0.14,
-        wspace=0.06,
-        hspace=0.06,
-    )
+    width, height = 2.0 * sum(widths) + 0.4, max(2.05 * lines, 4.4 if with_plane else 0.0) + 0.8
+    right = 1 - (0.6 if with_plane else 0.1) / width
+    figure = plt.figure(figsize=(width, height))
+    margins = {"left": 0.1 / width, "right": right, "top": 1 - 0.1 / height, "bottom": 0.75 / height}
+    grid = figure.add_gridspec(lines, len(widths), width_ratios=widths, wspace=0.06, hspace=0.06, **margins)
     axes = [figure.add_subplot(grid[i // columns, i % columns]) for i in range(num_boxes)]
     if with_plane:
         axes.append(figure.add_subplot(grid[:, -1]))
@@ -184,8 +177,10 @@ def _paint(figure: Figure, axes: np.ndarray, boxes: np.ndarray, half: float, sca
         image = ax.imshow(box, origin="lower", extent=(-half, half, -half, half), cmap="viridis", norm=norm)
         ax.set(xticks=[], yticks=[], xlim=(-half, half), ylim=(-half, half))
     left, right = axes[0].get_position().x0, max(ax.get_position().x1 for ax in axes)
-    bar = figure.add_axes((left + 0.05 * (right - left), 0.095, 0.9 * (right - left), 0.022))
-    figure.colorbar(image, cax=bar, orientation="horizontal", label=SCALES[scale])
+    height = float(figure.get_size_inches()[1])
+    bar = figure.add_axes((left + 0.05 * (right - left), 0.5 / height, 0.9 * (right - left), 0.14 / height))
+    drawn = figure.colorbar(image, cax=bar, orientation="horizontal", label=SCALES[scale])
+    drawn.ax.xaxis.label.set_fontsize(8 if len(axes) < 3 else 10)
 
 
 def _write(ax: Axes, box: np.ndarray, k: int, words: Sequence[str]) -> None:
@@ -215,7 +210,15 @@ def _write(ax: Axes, box: np.ndarray, k: int, words: Sequence[str]) -> None:
 
 
 def _document_plane(ax: Axes, places: np.ndarray, rows: np.ndarray, corpus: Corpus, half: float) -> None:
-    ax.scatter(places[:, 0], places[:, 1], s=4, color="0.75", lw=0, zorder=1, label=f"all {len(corpus):,} documents")
+    ax.scatter(
+        places[:, 0],
+        places[:, 1],
+        s=min(max(2000 / len(places), 4), 16),
+        color="0.75",
+        lw=0,
+        zorder=1,
+        label=f"all {len(corpus):,} documents",
+    )
     for i, n in enumerate(rows):
         ax.plot(*places[n], ls="", **_marker(i), ms=8, label=corpus.names[n], zorder=5)
     ax.set(aspect="equal", xlim=(-half, half), ylim=(-half, half), xlabel="x (first direction)", ylabel="y (second)")

@@ -116,7 +116,7 @@ def plot_correlations(
     chosen, matrix, _ = _chosen(posterior, corpus, topics, num_topics, kind)
     words = common.labels(posterior, corpus, num_words, by)
     names = [f"{', '.join(words[k])}  {k}" for k in chosen]
-    side = 0.17 * len(chosen) + 1.2
+    side = max(0.17 * len(chosen) + 1.2, 3.4)
     ax = common.new_axes(ax, side + 0.07 * max(map(len, names)) + 1.2, side)
     size = 8 if len(chosen) <= 40 else 320 / len(chosen)
     image = ax.imshow(matrix, cmap=common.DIVERGING, vmin=-1, vmax=1, interpolation="nearest")
@@ -174,13 +174,14 @@ def plot_correlation_graph(
         path = Path([place[i], middle, place[j]], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
         style: dict[str, Any] = {"edgecolor": colours[positive], "linestyle": styles[positive], "facecolor": "none"}
         ax.add_patch(PathPatch(path, lw=widths[e], alpha=0.8, zorder=1, **style))
-    ax.scatter(place[:, 0], place[:, 1], s=20 + 900 * usage, c="0.25", edgecolors="white", lw=0.8, zorder=3)
+    area = 20 + 900 * usage
+    ax.scatter(place[:, 0], place[:, 1], s=area, c="0.25", edgecolors="white", lw=0.8, zorder=3)
     for i, k in enumerate(chosen):
         left = np.cos(angle[i]) < -1e-9
         turn = np.degrees(angle[i]) - (180 if left else 0)
         text = f"{', '.join(words[k])}  {k}" if left else f"{k}  {', '.join(words[k])}"
         side = "right" if left else "left"
-        x, y = 1.07 * place[i]
+        x, y = (1.05 + np.sqrt(area[i]) / 2 / 110) * place[i]  # clear of the node, at about 110 points a unit
         ax.text(x, y, text, rotation=turn, rotation_mode="anchor", ha=side, va="center", fontsize=8)
     ax.set(aspect="equal", xlim=(-2.2, 2.2), ylim=(-2.2, 2.2))
     ax.axis("off")
