@@ -7,16 +7,20 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
+import pyro
 import pytest
 from typer.testing import CliRunner
 
-from pyro_prme import Corpus, save_corpus
+import pyro_prme
+from pyro_prme import Batch, Corpus, PRMEGuide, save_corpus
 from pyro_prme.cli import app
 from pyro_prme.run_files import read_record, read_tensors
 
@@ -349,3 +353,19 @@ def test_the_demo_prints_topics_and_scores_and_draws(tmp_path):
     assert len(list(tmp_path.glob("*.png"))) == 5
     assert prme("demo", "--quick", "--out", tmp_path).stdout == text  # taken up from the folder
     assert prme("topics", tmp_path / "prme-quick").stdout
+
+
+@pytest.mark.slow
+def test_the_python_of_the_readme_runs():
+    text = (Path(__file__).parents[1] / "README.md").read_text()
+    first, swap = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    small = first.replace("n_components=50, max_iter=30", "n_components=8, max_iter=1")
+    assert small != first
+    result = subprocess.run([sys.executable, "-W", "error", "-c", small], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "closed form" in result.stdout
+    names = {"prme": pyro_prme, "pyro": pyro, "dist": pyro.distributions}
+    exec(swap, names)
+    model = names["LogNormalLoadings"](4, 32, 40)
+    plan = PRMEGuide(model).plan(Batch.from_csr(small_corpus().counts, range(5)))
+    assert plan.rules["Z"].generic
