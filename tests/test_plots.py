@@ -143,7 +143,7 @@ def test_paintboxes_are_the_mean_loadings_on_the_plane(corpus, posterior, tmp_pa
     h = posterior.embeddings(corpus).values
     half = axes[0].get_xlim()[1]
     assert axes[0].images[0].get_extent() == [-half, half, -half, half]
-    assert half <= 0.2
+    assert half >= np.quantile(np.abs(np.linalg.svd(h - h.mean(0), full_matrices=False)[0][:, :2]).max(1), 0.99)
     V, ell = posterior.guide.rules["V"].value(), posterior.guide.rules["ell"].value()
     with torch.no_grad(), prme.prototype.eval_mode(posterior.model):
         mean, variance = posterior.model.decoder(torch.as_tensor(h.mean(0)[None]), ell)
@@ -183,6 +183,21 @@ def test_default_paintboxes_choose_topics_and_documents(corpus, posterior):
     assert len(axes) == 4
     assert axes[0].get_xlim() == (-0.2, 0.2)
     assert len(set(axes[-1].get_legend().get_texts())) == 3
+
+
+@pytest.mark.parametrize("num_topics", [2, 6])
+def test_odd_words_names_and_sizes_are_written_as_they_are(corpus, num_topics):
+    import matplotlib.pyplot as plt
+
+    odd = prme.Corpus(corpus.counts, ("$a", "b$", "_c", *WORDS[3:]), tuple(f"_$text$_{n}" for n in range(40)))
+    fit = posterior_of(odd, num_topics=num_topics, vocabulary=None)
+    axes = plots.plot_paintboxes(fit, odd, resolution=4, topics=[1])
+    assert axes[-1].get_legend().get_texts()[1].get_text().startswith(r" _\$text\$_")
+    for plot in (plots.plot_correlations, plots.plot_correlation_graph, plots.plot_embeddings):
+        plot(fit, odd)
+    plots.plot_paintboxes(fit, odd, resolution=4)
+    for number in plt.get_fignums():
+        plt.figure(number).canvas.draw()
 
 
 def test_embeddings_lie_in_the_plane_of_the_paintboxes(corpus, posterior, tmp_path):
@@ -327,6 +342,7 @@ def test_a_model_without_a_random_function_has_no_paintboxes(corpus):
         ("plot_paintboxes", {"scale": "log"}, "scale is 'log'"),
         ("plot_paintboxes", {"limit": 0.0}, "limit is 0.0"),
         ("plot_paintboxes", {"num_topics": 0}, "num_topics is 0"),
+        ("plot_paintboxes", {"limit": 1e-3, "documents": [3]}, "Document 3 lies outside the square of limit 0.001"),
         ("plot_correlations", {"topics": [1]}, "There is one topic to show"),
         ("plot_correlation_graph", {"num_edges": 0}, "num_edges is 0"),
         ("plot_embeddings", {"topics": [0.5]}, "topics is [0.5]"),

@@ -26,6 +26,7 @@ __all__ = [
     "need_random_function",
     "new_axes",
     "picked",
+    "plain",
     "positive_whole",
     "prior_mean",
     "svd_plane",
@@ -88,9 +89,14 @@ def positive_whole(**values: int) -> None:
 def labels(posterior: Posterior, corpus: Corpus, num_words: int, by: str) -> list[list[str]]:
     """The first words of each topic."""
     order = posterior.top_words(num_words, by=by).to_numpy()
-    if posterior.vocabulary is not None:
-        return [[str(word) for word in row] for row in order]
-    return [[corpus.vocabulary[int(word)] for word in row] for row in order]
+    known = posterior.vocabulary is not None
+    return [[plain(str(word) if known else corpus.vocabulary[int(word)]) for word in row] for row in order]
+
+
+def plain(text: str) -> str:
+    """A user's word or name as matplotlib should write it: no formulas, and no underscore that hides a legend entry."""
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
 
 
 @torch.no_grad()

@@ -52,9 +52,9 @@ def plot_paintboxes(
     Boxes that are bright in the same place belong to correlated topics. Each document is one marker at its place in
     the plane of all documents, and a line joins it to the same place in the boxes of the topics it uses most.
 
-    Differs from the paper: (x, y) runs over the square where documents lie and never beyond [-0.2, 0.2]^2, since the
-    coordinates of N documents shrink as 1 / sqrt(N), and the function is learned only where documents are; give
-    ``limit=0.2`` for the paper's square. Colours are viridis, not blue to red, and each box has its own top colour
+    Differs from the paper: (x, y) runs over the square where 99% of the documents lie, and those shown, since their
+    coordinates shrink as 1 / sqrt(N) and the function is learned only where documents are; give ``limit=0.2`` for the
+    paper's square [-0.2, 0.2]^2. Colours are viridis, not blue to red, and each box has its own top colour
     (``scale="relative"``) unless absolute values are asked for (``scale="strength"``).
 
     Args:
@@ -93,16 +93,20 @@ def plot_paintboxes(
     else:
         shown = common.picked(topics, posterior.model.num_topics, "topics")
     if documents is None:
-        lit = common.prior_mean(posterior, mean + places @ directions)[
-            :, shown
-        ]  # at the documents' places in the plane
-        rows = _typical(shares[:, shown] * lit / lit.max(0), places, num_documents)
+        strength = common.prior_mean(posterior, mean + places @ directions)[:, shown]  # (N, topics), in the plane
+        lit = shares[:, shown] * strength / strength.max(0)
+        inside = np.abs(places).max(1) <= (np.inf if limit is None else limit)
+        rows = _typical(lit[inside], places[inside], num_documents)
+        rows = np.flatnonzero(inside)[rows]
     else:
         rows = np.array([], int) if len(documents) == 0 else common.picked(documents, len(corpus), "documents")
     if len(rows) > len(COLOURS):
         raise ValueError(f"{len(rows)} documents are too many to tell apart: show at most {len(COLOURS)}.")
 
     half = _half_side(places, rows) if limit is None else float(limit)
+    outside = rows[np.abs(places[rows]).max(1) > half] if len(rows) else rows
+    if len(outside):
+        raise ValueError(f"Document {outside[0]} lies outside the square of limit {limit}: widen it, or show another.")
     x = np.linspace(-half, half, resolution)
     grid = np.stack(np.meshgrid(x, x), -1).reshape(-1, 2)  # y varies slowest, as the rows of an image do
     boxes = common.prior_mean(posterior, mean + grid @ directions)[:, shown].T.reshape(-1, resolution, resolution)
@@ -142,10 +146,9 @@ def _typical(lit: np.ndarray, places: np.ndarray, num_documents: int) -> np.ndar
 
 
 def _half_side(places: np.ndarray, rows: np.ndarray) -> float:
-    """Half the side of the square that holds nearly all documents and all those shown, at most the paper's 0.2."""
+    """Half the side of the square that holds nearly all documents and all those shown."""
     reach = np.abs(places).max(1)
-    needed = max(float(np.quantile(reach, 0.99)), float(reach[rows].max(initial=0.0)))
-    return min(1.08 * needed, 0.2)
+    return 1.08 * max(float(np.quantile(reach, 0.99)), float(reach[rows].max(initial=0.0)))
 
 
 def _layout(num_boxes: int, with_plane: bool) -> tuple[np.ndarray, Figure]:
@@ -220,7 +223,7 @@ def _document_plane(ax: Axes, places: np.ndarray, rows: np.ndarray, corpus: Corp
         label=f"all {len(corpus):,} documents",
     )
     for i, n in enumerate(rows):
-        ax.plot(*places[n], ls="", **_marker(i), ms=8, label=corpus.names[n], zorder=5)
+        ax.plot(*places[n], ls="", **_marker(i), ms=8, label=common.plain(corpus.names[n]), zorder=5)
     ax.set(aspect="equal", xlim=(-half, half), ylim=(-half, half), xlabel="x (first direction)", ylabel="y (second)")
     ax.yaxis.set_ticks_position("right")
     ax.yaxis.set_label_position("right")
