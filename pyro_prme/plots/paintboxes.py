@@ -157,14 +157,14 @@ def _layout(num_boxes: int, with_plane: bool) -> tuple[np.ndarray, Figure]:
     columns = min(num_boxes, 3 if num_boxes <= 9 else 4)
     lines = -(-num_boxes // columns)
     widths = [1.0] * columns + ([0.25, 1.6] if with_plane else [])
-    width, height = 2.0 * sum(widths) + 0.4, max(2.05 * lines, 4.4 if with_plane else 0.0) + 0.8
+    width, height = 2.0 * sum(widths) + 0.4, max(2.05 * lines, 4.6 if with_plane else 0.0) + 0.8
     right = 1 - (0.6 if with_plane else 0.1) / width
     figure = plt.figure(figsize=(width, height))
     margins = {"left": 0.1 / width, "right": right, "top": 1 - 0.1 / height, "bottom": 0.75 / height}
     grid = figure.add_gridspec(lines, len(widths), width_ratios=widths, wspace=0.06, hspace=0.06, **margins)
     axes = [figure.add_subplot(grid[i // columns, i % columns]) for i in range(num_boxes)]
     if with_plane:
-        axes.append(figure.add_subplot(grid[:, -1]))
+        axes.append(figure.add_subplot(grid[:, -1], anchor="C" if lines > 2 else "S"))  # the legend stands above it
     return np.array(axes, dtype=object), figure
 
 
