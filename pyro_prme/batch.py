@@ -126,11 +126,12 @@ class Batch:
         return seen.nonzero().squeeze(-1), (seen.cumsum(0) - 1)[self.word]
 
     def head(self, num_documents: int) -> Batch:
-        """The first documents of the batch."""
-        n = min(num_documents, self.size)
-        end = int(self.indptr[n])
-        word = None if self.word is None else self.word[:end]
-        return Batch(self.documents[:n], self.indptr[: n + 1], word, self.count[:end])
+        """The first documents of the batch that have entries."""
+        rows = self.indptr.diff().nonzero().squeeze(-1)[:num_documents]
+        here = torch.isin(self.document, rows)
+        indptr = torch.cat([self.indptr.new_zeros(1), self.indptr.diff()[rows].cumsum(0)])
+        word = None if self.word is None else self.word[here]
+        return Batch(self.documents[rows], indptr, word, self.count[here])
 
     def with_words(self, word: Tensor) -> Batch:
         """The same documents with other words."""

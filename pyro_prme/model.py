@@ -93,7 +93,7 @@ class PRME(PyroModule):
         return Decoder(self.num_topics, self.h_dim, self.ell_dim)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Runs the model on a batch; returns the words, shape (E,)."""
+        """Runs the model on a batch; returns the words, shape (E,). Documents without words have no C and X."""
         self.check(batch)
         topics = pyro.plate("topics", self.num_topics, dim=-1)
         with topics:
@@ -107,6 +107,8 @@ class PRME(PyroModule):
             with topics:
                 f = self.sample_f(h, ell)
                 Z = self.sample_Z(V, f)
+        if not batch.num_entries:
+            return batch.count.new_empty(0, dtype=torch.int64)
         with pyro.plate("words", batch.num_entries, dim=-1), self.word_scale(batch):
             C = self.sample_C(Z, batch)
             return self.sample_X(C, theta, batch)

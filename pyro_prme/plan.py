@@ -19,21 +19,23 @@ class Plan:
     """The chosen rule of each site, the reasons for refusals, and the sites that need not be drawn.
 
     Args:
-        rules: by site, in the model's order; observed sites have one only where a closed form holds.
+        sites: the model's, in its order.
+        rules: by site; observed sites have one only where a closed form holds.
         refusals: by site, why the closed forms offered for it do not hold.
         undrawn: sites whose value nobody reads when the bound is computed.
     """
 
+    sites: tuple[str, ...]
     rules: dict[str, Rule]
     refusals: dict[str, list[str]] = field(default_factory=dict)
     undrawn: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         rows = []
-        for name in dict.fromkeys([*self.rules, *self.refusals]):
+        for name in self.sites:
             rule = self.rules.get(name)
             what = "log likelihood of the observed value" if rule is None else rule.summary
-            notes = [f"{reason}" for reason in self.refusals.get(name, [])]
+            notes = list(self.refusals.get(name, []))
             if name in self.undrawn:
                 notes.append("not drawn")
             rows.append((name, what, " ".join(notes)))
@@ -71,8 +73,11 @@ def make_plan(
             candidates = [asked[name]]
         else:
             candidates = [offered.get(name), *(make() for make in REGISTRY[name])]
+        observed = prototype.site(name)["is_observed"]
         for rule in filter(None, candidates):
-            reason = rule.refusal(name, prototype)
+            if rule.observed != observed and name not in asked:
+                continue
+            reason = _wrong_kind(rule, observed) or rule.refusal(name, prototype)
             if reason is None:
                 chosen[name] = rule
                 break
@@ -84,7 +89,13 @@ def make_plan(
         if name not in chosen and not prototype.site(name)["is_observed"]:
             chosen[name] = _generic(name, prototype, refusals, head)
     chosen = {name: chosen[name] for name in prototype.names if name in chosen}
-    return Plan(chosen, refusals, _undrawn(chosen, prototype))
+    return Plan(prototype.names, chosen, refusals, _undrawn(chosen, prototype))
+
+
+def _wrong_kind(rule: Rule, observed: bool) -> str | None:
+    if rule.observed == observed:
+        return None
+    return "it is a rule for latent sites and this one is observed." if observed else "it is for observed sites only."
 
 
 def _drop_unsupported(chosen: dict[str, Rule], refusals: dict[str, list[str]]) -> None:

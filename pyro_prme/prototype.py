@@ -96,12 +96,15 @@ class Prototype:
 
     Args:
         model: a Pyro model.
-        args: what it is called with; of a batch only the first documents are used.
+        args: what it is called with; of a batch of more than 64 documents only the first with words are used, so that
+            values of per-document sites can be conditioned on in small batches only.
         num_draws: how many, at least two.
     """
 
     def __init__(self, model: Callable, args: tuple, num_draws: int = 2) -> None:
-        args = tuple(arg.head(8) if isinstance(arg, Batch) else arg for arg in args)
+        for batch in (arg for arg in args if isinstance(arg, Batch) and not arg.num_entries):
+            raise ValueError(f"The {batch.size} documents of the batch have no words: the model's form cannot be seen.")
+        args = tuple(arg.head(8) if isinstance(arg, Batch) and arg.size > 64 else arg for arg in args)
         with torch.random.fork_rng(devices=[]):
             traces = [_run(model, args) for _ in range(num_draws)]
         self.draws = [

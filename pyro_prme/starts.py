@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from pyro_prme.guide import ClosedFormGuide
@@ -52,12 +54,15 @@ def kmeans_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Gene
     counts = counts[np.diff(counts.indptr) > 0]
     frequencies = _rows_normalised(counts)
     kmeans = KMeans(num_topics, n_init=1, max_iter=20, random_state=int(rng.integers(2**31)))
-    labels = kmeans.fit_predict(frequencies.sqrt())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct documents than topics: some stay empty
+        labels = kmeans.fit_predict(frequencies.sqrt())
     sizes = np.bincount(labels, minlength=num_topics)
     member = sparse.csr_matrix((np.ones(len(labels), np.float32), (labels, np.arange(len(labels)))))
     member.resize(num_topics, len(labels))
     centres = (member @ frequencies).toarray().astype(np.float64)
-    centres /= np.maximum(centres.sum(1, keepdims=True), np.finfo(np.float64).tiny)
+    centres[sizes == 0] = np.asarray(frequencies.mean(0)).ravel()
+    centres /= centres.sum(1, keepdims=True)
     order = np.argsort(-sizes, kind="stable")
     return Start(centres[order], sizes[order] / sizes.sum())
 

@@ -69,9 +69,11 @@ class Trainer:
             raise ValueError(f"mode is {mode!r}: choose 'batch' or 'online'.")
         if not 0.5 < decay <= 1 or delay < 0:
             raise ValueError(f"delay is {delay} and decay {decay}: t0 is at least 0, kappa above 0.5 and at most 1.")
-        if batch_size < 1 or counts.shape[0] < 1:
-            raise ValueError(f"batch_size is {batch_size}, documents {counts.shape[0]}: both must be at least 1.")
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}: it must be at least 1.")
         self.model, self.guide, self.counts = model, guide, sparse.csr_matrix(counts)
+        if not self.counts.nnz:
+            raise ValueError(f"The {counts.shape[0]} documents have no words: there is nothing to fit.")
         self.mode, self.batch_size, self.gradient_steps = mode, batch_size, gradient_steps
         self.delay, self.decay = delay, decay
         self.rng = np.random.default_rng(seed)
@@ -79,7 +81,7 @@ class Trainer:
         self.history: list[dict[str, Any]] = []
         self._torch_state = torch.Generator().manual_seed(seed).get_state()
         with self._random_state():
-            guide.plan(Batch.from_csr(self.counts, np.arange(min(8, self.counts.shape[0]))))
+            guide.plan(Batch.from_csr(self.counts, np.flatnonzero(np.diff(self.counts.indptr))[:8]))
         if start is not None:
             begin(guide, self.counts, start, seed)
         self.elbo = ClosedForm_ELBO()

@@ -15,9 +15,12 @@ def test_entries_and_tokens_describe_the_same_documents(entries, tokens):
         assert torch.equal(batch.words[batch.local_word], batch.word)
 
 
-def test_head_keeps_whole_documents(tokens):
+def test_head_keeps_whole_documents_that_have_words(tokens):
     assert tokens.head(2).word.tolist() == [0, 1, 2, 2, 5, 3, 4, 4]
-    assert tokens.head(99).size == 4
+    head = tokens.head(99)
+    assert head.documents.tolist() == [0, 1, 3]
+    assert head.indptr.tolist() == [0, 5, 8, 15]
+    assert head.word.tolist() == tokens.word.tolist()
 
 
 @pytest.mark.parametrize(

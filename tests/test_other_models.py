@@ -212,6 +212,7 @@ class PoissonSum(Rule):
     """The bound on E ln Poisson(X | Z theta) by the shares of the topics."""
 
     summary = "bounded by the topics' shares"
+    observed = True
     moments = ("Z", "theta")
 
     def refusal(self, name, prototype):

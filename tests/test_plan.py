@@ -8,6 +8,8 @@ import pyro.distributions as dist
 import pytest
 import torch
 
+from pyro import poutine
+
 from pyro_prme import HDP, PRME, ClosedForm_ELBO, ClosedFormGuide, PRMEGuide
 from pyro_prme.distributions import TopicAssignment, WordGivenTopic
 from pyro_prme.rules import DirichletTopics, GammaLoadings, MeanFieldNormal, Point
@@ -147,6 +149,21 @@ def test_a_rule_asked_for_by_name_that_does_not_hold_is_an_error(tokens):
     with pytest.raises(ValueError, match="rule asked for at site Z does not hold: the prior of Z is LogNormal"):
         guide.plan(tokens)
     assert not list(guide.state_dict())
+
+
+def test_conditioned_sites_are_observed_and_their_values_are_used(tokens):
+    """f held at a value: q(Z) has its exp(-f), and no rule moves it."""
+    f = torch.randn(4, 5)
+    fixed = poutine.condition(small_model(), {"f": f, "V": torch.full((4,), 0.3)})
+    guide = ClosedFormGuide(fixed, {"h": None})
+    plan = guide.plan(tokens)
+    assert not {"f", "V"} & set(plan.rules)
+    assert "log likelihood of the observed value" in str(plan)
+    step = guide.expectations(tokens).local["Z"].step
+    slope = tokens.length / step.epsilon
+    torch.testing.assert_close(step.rate, (-f).exp() + slope.unsqueeze(-1))
+    with pytest.raises(ValueError, match="V does not hold: it is a rule for latent sites"):
+        ClosedFormGuide(fixed, {"V": Point()}).plan(tokens)
 
 
 def test_a_rule_for_a_site_that_does_not_exist_is_an_error(tokens):

@@ -93,6 +93,26 @@ def test_float32_training_stays_finite_and_its_blocks_monotone(case, mode, float
     assert (bounds.diff() > -1e-6 * size).all(), bounds.diff().min() / size
 
 
+@pytest.mark.parametrize("model", ["prme", "hdp"])
+def test_batches_of_empty_documents_train_and_keep_the_prior(model):
+    counts = sparse.vstack([sparse.csr_matrix((9, 40)), corpus(20)]).tocsr()
+    t = trainer(counts, model=model, batch_size=1)
+    assert np.isfinite(t.fit(1)[0]["bound"])
+    with torch.no_grad(), eval_mode(t.model, t.guide):
+        q = t.guide.expectations(Batch.from_csr(counts, [0, 1])).posterior("Z")
+    torch.testing.assert_close(q.concentration[0], t.model.concentration(t.guide.rules["V"].value()))
+
+
+def test_a_corpus_without_words_is_refused():
+    with pytest.raises(ValueError, match="3 documents have no words"):
+        trainer(sparse.csr_matrix((3, 40)))
+
+
+def test_repeated_documents_leave_some_clusters_empty():
+    counts = sparse.vstack([corpus(2)] * 10).tocsr()
+    assert np.isfinite(trainer(counts).fit(1)[0]["bound"])
+
+
 def test_batch_mode_is_coordinate_ascent_for_an_hdp():
     """One natural step an epoch from the statistics of all batches: gamma = gamma0 + statistics."""
     t = trainer(corpus(), model="hdp")

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyro import distributions as dist
 from pyro.distributions.util import scale_and_mask
 from pyro.poutine.trace_struct import Trace
 from torch import Tensor, nn
@@ -52,8 +53,9 @@ class Run:
         return site["infer"].get("prior", site["fn"])
 
     def posterior(self, name: str) -> Distribution:
-        """The site's distribution in the guide."""
-        return self.trace.nodes[name]["fn"]
+        """The site's distribution in the guide; a point mass for an observed site."""
+        site = self.trace.nodes[name]
+        return dist.Delta(site["value"], event_dim=site["fn"].event_dim) if site["is_observed"] else site["fn"]
 
     def value(self, name: str) -> Tensor:
         """The site's value: drawn, a point, observed, or a placeholder that nobody reads."""
@@ -84,6 +86,8 @@ class Rule(nn.Module):
     needs: tuple[str, ...] = ()
     #: Whether its term is so slow that it is computed when the bound is reported, and not at every step.
     slow: bool = False
+    #: Whether it is for observed sites, whose expected log likelihood it gives, and not for latent ones.
+    observed: bool = False
     #: Whether it is the generic fallback.
     generic: bool = False
 

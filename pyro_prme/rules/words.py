@@ -112,6 +112,7 @@ class Words(Rule):
     """
 
     summary = "expected log likelihood, theta[C, x]"
+    observed = True
 
     def __init__(self, *, assignment: str = "C", topics: str = "theta", loadings: str = "Z") -> None:
         super().__init__()
