@@ -23,7 +23,7 @@ def run_demo(folder: Path, quick: bool, say: Callable[[str], None]) -> None:
 
     Args:
         folder: gets the runs ``prme`` and ``hdp`` and the pictures.
-        quick: fewer topics and epochs.
+        quick: fewer topics, epochs and pictures.
         say: prints a line.
     """
     topics, epochs = (15, 6) if quick else (50, 30)
@@ -52,13 +52,13 @@ def run_demo(folder: Path, quick: bool, say: Callable[[str], None]) -> None:
     say("seen   " + "".join(f"{name.upper():>8}" for name in fitted))
     for observed, split in splits.items():
         say(f"{observed:4.0%}   " + "".join(f"{posterior.perplexity(split):8.1f}" for posterior in fitted.values()))
-    pictures = draw(folder, fitted, corpus, saved.history)
+    pictures = draw(folder, fitted, corpus, [] if quick else saved.history)
     say(f"\nPictures: {', '.join(str(path) for path in pictures)}")
     say(f"The fitted model is in {run}. Ask it, for instance: prme topics {run}")
 
 
 def draw(folder: Path, fitted: dict[str, Posterior], corpus: Corpus, history: list[dict]) -> list[Path]:
-    """Writes the pictures of a demo; returns their paths."""
+    """Writes the pictures of a demo, only two of them without a history; returns their paths."""
     import matplotlib
 
     with matplotlib.rc_context({"savefig.dpi": 80}):
@@ -71,13 +71,11 @@ def draw(folder: Path, fitted: dict[str, Posterior], corpus: Corpus, history: li
         prme = fitted["prme"]
         usage = plots.plot_usage(prme, label="PRME")
         plots.plot_usage(fitted["hdp"], label="HDP", ax=usage)
-        axes = {
-            "usage": usage,
-            "correlations": plots.plot_correlations(prme, corpus),
-            "correlation_graph": plots.plot_correlation_graph(prme, corpus),
-            "paintboxes": plots.plot_paintboxes(prme, corpus).flat[0],
-            "history": plots.plot_history(history).flat[0],
-        }
+        axes = {"usage": usage, "paintboxes": plots.plot_paintboxes(prme, corpus).flat[0]}
+        if history:
+            axes["correlations"] = plots.plot_correlations(prme, corpus)
+            axes["correlation_graph"] = plots.plot_correlation_graph(prme, corpus)
+            axes["history"] = plots.plot_history(history).flat[0]
         paths = []
         for name, ax in axes.items():
             paths.append(folder / f"{name}.png")
