@@ -4,6 +4,8 @@ from pyro_prme.batch import Batch
 from pyro_prme.build import build
 from pyro_prme.corpus import Corpus
 from pyro_prme.elbo import Bound, ClosedForm_ELBO
+from pyro_prme.estimator import PRMETopicModel
+from pyro_prme.export import to_inference_data, to_pyldavis
 from pyro_prme.guide import ClosedFormGuide, PRMEGuide
 from pyro_prme.model import HDP, PRME
 from pyro_prme.networks import BagOfWordsEncoder, Decoder, TopicEncoder, decoder_of_depth, encoder_of_depth
@@ -27,6 +29,7 @@ __all__ = [
     "Corpus",
     "Decoder",
     "PRMEGuide",
+    "PRMETopicModel",
     "Plan",
     "Posterior",
     "Rule",
@@ -40,4 +43,6 @@ __all__ = [
     "load_corpus",
     "register",
     "save_corpus",
+    "to_inference_data",
+    "to_pyldavis",
 ]

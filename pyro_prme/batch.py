@@ -34,8 +34,8 @@ class Batch:
         indptr, count = self.indptr, self.count
         if indptr.numel() != self.documents.numel() + 1 or int(indptr[0]) != 0 or int(indptr[-1]) != count.numel():
             raise ValueError(
-                f"indptr has {indptr.numel()} entries from {int(indptr[0])} to {int(indptr[-1])}: it must have one more "
-                f"than the {self.documents.numel()} documents and run from 0 to the {count.numel()} counts."
+                f"indptr has {indptr.numel()} entries from {int(indptr[0])} to {int(indptr[-1])}: it must have one "
+                f"more than the {self.documents.numel()} documents and run from 0 to the {count.numel()} counts."
             )
         if self.word is not None and self.word.shape != count.shape:
             raise ValueError(f"word has {self.word.numel()} entries and count {count.numel()}: give one count a word.")

@@ -79,7 +79,9 @@ def build(
             gamma0=gamma0,
             h_dim=embedding_dim,
             ell_dim=embedding_dim,
-            decoder=None if model == "hdp" else Decoder(num_topics, embedding_dim, embedding_dim, decoder_hidden, **design),
+            decoder=None
+            if model == "hdp"
+            else Decoder(num_topics, embedding_dim, embedding_dim, decoder_hidden, **design),
         )
         network: nn.Module
         if encoder == "topics":

@@ -1,6 +1,7 @@
 """Distributions of topic assignments and words that build no entries x topics table until somebody asks for one."""
 
 from functools import cached_property
+from typing import Any
 
 import torch
 from pyro import distributions as dist
@@ -39,14 +40,14 @@ class _LazyCategorical(TorchDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         return self.categorical.log_prob(value)
 
-    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
+    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
         return self.categorical.sample(sample_shape)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = torch.arange(self.num_topics).reshape((-1,) + (1,) * len(self.batch_shape))
         return values.expand((-1, *self.batch_shape)) if expand else values
 
-    def expand(self, batch_shape: torch.Size, _instance=None) -> TorchDistribution:
+    def expand(self, batch_shape: Any, _instance=None) -> TorchDistribution:
         if torch.Size(batch_shape) == self.batch_shape:
             return self
         return self.categorical.expand(batch_shape)
@@ -72,7 +73,9 @@ class TopicAssignment(_LazyCategorical):
 
 
 class ImpliedAssignment(_LazyCategorical):
-    r"""q(C) by what it follows from (eq. update_c): :math:`\phi_{nm}(k) \propto \exp(E\ln Z_{nk} + E\ln\theta_{k,X_{nm}})`.
+    r"""q(C) by what it follows from (eq. update_c).
+
+    .. math:: \phi_{nm}(k) \propto \exp(E\ln Z_{nk} + E\ln\theta_{k,X_{nm}})
 
     Args:
         elog_loadings: E ln Z, shape (B, K).
@@ -117,7 +120,7 @@ class WordGivenTopic(TorchDistribution):
         rows = [theta[topic, value] for theta, topic in self._particles()]
         return torch.stack(rows).reshape(torch.broadcast_shapes(self.topic.shape, value.shape)).log()
 
-    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
+    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
         if sample_shape:
             raise NotImplementedError("Words are drawn one set at a time: sample C anew for each draw.")
         words = torch.empty_like(self.topic)
@@ -132,7 +135,7 @@ class WordGivenTopic(TorchDistribution):
         thetas = self.theta.reshape(-1, *self.theta.shape[-2:]).expand(len(topics), -1, -1)
         return list(zip(thetas, topics, strict=True))
 
-    def expand(self, batch_shape: torch.Size, _instance=None) -> "WordGivenTopic":
+    def expand(self, batch_shape: Any, _instance=None) -> "WordGivenTopic":
         return WordGivenTopic(self.theta, self.topic.expand(batch_shape))
 
 

@@ -57,16 +57,16 @@ class ClosedForm_ELBO(TraceMeanField_ELBO):
             raise ValueError(f"ClosedForm_ELBO works with a ClosedFormGuide, and this guide is {type(guide).__name__}.")
         return self.terms_of(guide.expectations(*args))
 
-    def terms_of(self, run: Run, *, skip_slow: bool = False) -> dict[str, Tensor]:
-        """The bound by site, for a run that has been made; `skip_slow` leaves out rules whose term is slow."""
+    def terms_of(self, run: Run, *, slow: bool | None = None) -> dict[str, Tensor]:
+        """The bound by site, for a run that has been made: all, or only the sites whose rule is slow or is not."""
         out = {}
         for name, site in run.trace.nodes.items():
             if site["type"] != "sample" or "rule" not in site["infer"]:
                 continue
             rule = site["infer"]["rule"]
-            if rule is not None and (
-                (skip_slow and rule.slow) or (not self.constants and rule.is_constant(name, run))
-            ):
+            if slow is not None and slow != (rule is not None and rule.slow):
+                continue
+            if rule is not None and not self.constants and rule.is_constant(name, run):
                 continue
             term = None if rule is None else rule.term(name, run, self.bound)
             out[name] = self._fallback(name, run) if term is None else term

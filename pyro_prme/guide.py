@@ -11,7 +11,6 @@ import torch
 from pyro.infer.autoguide.effect import AutoMessenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor, nn
-from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
 from pyro_prme.model import PRME
@@ -25,7 +24,7 @@ __all__ = ["ClosedFormGuide", "PRMEGuide"]
 _names = (f"guide_{i}" for i in itertools.count())
 
 
-class ClosedFormGuide(AutoMessenger):
+class ClosedFormGuide(AutoMessenger):  # type: ignore[metaclass]
     """A guide for any Pyro model whose sites have registered rules; other continuous sites get a Normal.
 
     Apply handlers to the model first and then build the guide: a messenger guide runs the model that it was built with.
@@ -72,7 +71,7 @@ class ClosedFormGuide(AutoMessenger):
             self._plan = plan
         return self._plan
 
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:  # type: ignore[override]
         """Draws from the posterior and runs the model on the draws; returns the value of every site."""
         self._run_plan = self.plan(*args)
         return super().__call__(*args, **kwargs)
@@ -118,12 +117,16 @@ class ClosedFormGuide(AutoMessenger):
 
     def natural_step(self, rate: float = 1.0) -> None:
         """Moves the natural parameters towards the target of the pending statistics; rate 1 replaces them."""
-        for rule in self.rules.values():
-            rule.natural_step(rate)
+        for name in self.rules:
+            self.rule(name).natural_step(rate)
+
+    def rule(self, name: str) -> Any:
+        """The rule of a site, once the plan has been made."""
+        return self.rules[name]
 
     def __enter__(self) -> ClosedFormGuide:
         args, _ = self.args_kwargs
-        rules = dict(self.rules.items())
+        rules: dict[str, Any] = dict(self.rules.items())
         super().__enter__()
         self.run = Run(args, rules, self._held, self._started)
         self.run.trace = self.trace
@@ -137,13 +140,15 @@ class ClosedFormGuide(AutoMessenger):
         if msg["is_observed"]:
             return
         super()._pyro_sample(msg)
-        if not self._draw and msg["name"] in self._run_plan.undrawn:
+        if rule is not None and not self._draw and msg["name"] in self._run_plan.undrawn:
             msg["value"] = rule.placeholder(msg["fn"])
 
-    def get_posterior(self, name: str, prior: Distribution) -> Distribution | Tensor:
+    def get_posterior(self, name: str, prior: Any) -> Any:
         rule = self.run.rules.get(name)
         if rule is None:
-            raise ValueError(f"The model has a site {name!r} that it did not have when the plan was made: build a new guide.")
+            raise ValueError(
+                f"The model has a site {name!r} that it did not have when the plan was made: build a new guide."
+            )
         return rule.posterior(name, prior, self.run)
 
 
@@ -170,6 +175,6 @@ class PRMEGuide(ClosedFormGuide):
 
     def embeddings(self, batch: Batch) -> Tensor:
         """h of each document, shape (B, h_dim), in the guide's current mode."""
-        encoder = self.rules["h"].encoder
+        encoder = self.rule("h").encoder
         site = getattr(encoder, "topics_site", None)
-        return encoder(batch, self.rules[site].rows(batch.words) if site else None)
+        return encoder(batch, self.rule(site).rows(batch.words) if site else None)

@@ -32,8 +32,8 @@ class PRME(PyroModule):
     r"""Topic model with a random function prior on the loadings.
 
     .. math::
-        \ell_k \sim N(0, b I), \quad V_k \sim \mathrm{Beta}(1, \alpha), \quad \theta_k \sim \mathrm{Dir}(\gamma_0), \quad
-        p_k = V_k \textstyle\prod_{j<k} (1 - V_j)
+        \ell_k \sim N(0, b I), \quad V_k \sim \mathrm{Beta}(1, \alpha), \quad
+        \theta_k \sim \mathrm{Dir}(\gamma_0), \quad p_k = V_k \textstyle\prod_{j<k} (1 - V_j)
 
         h_n \sim N(0, a I), \quad f_{nk} \sim N(\mu_f(h_n, \ell_k), \sigma^2_f(h_n, \ell_k)), \quad
         Z_{nk} \sim \mathrm{Gamma}(\beta p_k, \mathrm{scale} = e^{f_{nk}})
@@ -78,9 +78,7 @@ class PRME(PyroModule):
                 f"num_topics is {num_topics}, vocab_size {vocab_size}, num_documents {num_documents}: a model needs at "
                 "least two topics, one word and one document."
             )
-        for key, value in dict(
-            alpha=alpha, beta=beta, gamma0=gamma0, h_scale=h_scale, ell_scale=ell_scale
-        ).items():
+        for key, value in dict(alpha=alpha, beta=beta, gamma0=gamma0, h_scale=h_scale, ell_scale=ell_scale).items():
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{key} is {value}: it must be a positive number.")
         self.num_topics, self.vocab_size, self.num_documents = num_topics, vocab_size, num_documents
@@ -169,10 +167,10 @@ class PRME(PyroModule):
             with eval_mode(self.decoder):
                 means = [(len(h), self.decoder.topic_centred(h, ell)[0].mean(0)) for h in embeddings]
             num = sum(size for size, _ in means)
-            self.decoder.running_mean.copy_(sum(size / num * mean for size, mean in means))
+            self.decoder.running_mean.copy_(torch.stack([size / num * mean for size, mean in means]).sum(0))
 
     def word_scale(self, batch: Batch) -> AbstractContextManager:
-        """What an entry counts: how often the word occurs, times N / B. The documents plate does not reach the words."""
+        """What an entry counts: how often its word occurs, times N / B (the documents plate does not reach it)."""
         share = self.num_documents / batch.size
         if share == 1 and batch.is_tokens:
             return nullcontext()
@@ -195,7 +193,7 @@ class PRME(PyroModule):
 
 
 class HDP(PRME):
-    """Hierarchical Dirichlet process topic model: the same program with f = 0, and so without the sites ell, h and f."""
+    """Hierarchical Dirichlet process topic model: the same program with f = 0, and so without ell, h and f."""
 
     def default_decoder(self) -> nn.Module:
         return nn.Identity()

@@ -6,6 +6,7 @@ has half of them in each (its Table 3). Build them with `encoder_of_depth` and `
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -33,7 +34,9 @@ class BatchNorm(nn.BatchNorm1d):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and len(x) == 1:
-            return nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+            return nn.functional.batch_norm(
+                x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
         return super().forward(x)
 
 
@@ -50,7 +53,7 @@ class Stack(nn.Module):
 
     def __init__(self, widths: Sequence[int], *, batch_norm: bool = True, residual: bool = False) -> None:
         super().__init__()
-        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        pairs = list(itertools.pairwise(widths))
         self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in pairs)
         self.norms = nn.ModuleList(BatchNorm(o) if batch_norm else nn.Identity() for _, o in pairs)
         self.shortcuts = nn.ModuleList(

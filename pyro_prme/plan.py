@@ -65,14 +65,13 @@ def make_plan(
     """
     for name in asked:
         if name not in prototype:
-            raise ValueError(f"A rule was given for {name!r}, and the model has no such site: it has {', '.join(prototype.names)}.")
+            raise ValueError(
+                f"A rule was given for {name!r}, and the model has no such site: it has {', '.join(prototype.names)}."
+            )
     chosen: dict[str, Rule] = {}
     refusals: dict[str, list[str]] = {}
     for name in prototype.names:
-        if name in asked:
-            candidates = [asked[name]]
-        else:
-            candidates = [offered.get(name), *(make() for make in REGISTRY[name])]
+        candidates = [asked[name]] if name in asked else [offered.get(name), *(make() for make in REGISTRY[name])]
         observed = prototype.site(name)["is_observed"]
         for rule in filter(None, candidates):
             if rule.observed != observed and name not in asked:
@@ -113,7 +112,9 @@ def _drop_unsupported(chosen: dict[str, Rule], refusals: dict[str, list[str]]) -
 def _generic(
     name: str, prototype: Prototype, refusals: dict[str, list[str]], head: Callable[[int], nn.Module] | None
 ) -> Rule:
-    local = any(frame.name == "documents" or frame.size != frame.full_size for frame in prototype.site(name)["cond_indep_stack"])
+    local = any(
+        frame.name == "documents" or frame.size != frame.full_size for frame in prototype.site(name)["cond_indep_stack"]
+    )
     rule = EncodedNormal(head) if local and head is not None else MeanFieldNormal()
     reason = rule.refusal(name, prototype)
     if reason is not None:

@@ -52,7 +52,7 @@ class Draw:
         """The batch among the model's arguments."""
         return next(arg for arg in self._args if isinstance(arg, Batch))
 
-    def site(self, name: str) -> dict[str, Any]:
+    def site(self, name: str) -> Any:
         """Pyro's record of the site."""
         return self._trace.nodes[name]
 
@@ -122,7 +122,7 @@ class Prototype:
     def names(self) -> tuple[str, ...]:
         return self.draws[0].names
 
-    def site(self, name: str) -> dict[str, Any]:
+    def site(self, name: str) -> Any:
         return self.draws[0].site(name)
 
     def value(self, name: str) -> Tensor:

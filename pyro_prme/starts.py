@@ -39,7 +39,7 @@ def _check(counts: sparse.csr_matrix, num_topics: int, what: str) -> None:
     documents = int((np.diff(counts.indptr) > 0).sum())
     if documents < num_topics:
         raise ValueError(
-            f"{num_topics} topics and {documents} documents with words: {what} needs at least as many documents as topics."
+            f"{num_topics} topics and {documents} documents with words: {what} needs at least as many documents."
         )
 
 
@@ -74,7 +74,9 @@ def document_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Ge
     each = max(1, min(10, len(rows) // num_topics))
     chosen = rng.choice(rows, num_topics * each, replace=False)
     frequencies = _rows_normalised(counts[chosen])
-    member = sparse.csr_matrix((np.full(len(chosen), 1 / each, np.float32), (np.arange(len(chosen)) // each, np.arange(len(chosen)))))
+    member = sparse.csr_matrix(
+        (np.full(len(chosen), 1 / each, np.float32), (np.arange(len(chosen)) // each, np.arange(len(chosen))))
+    )
     return Start((member @ frequencies).toarray(), np.full(num_topics, 1 / num_topics))
 
 
@@ -102,7 +104,7 @@ def begin(guide: ClosedFormGuide, counts: sparse.csr_matrix, start: str = "kmean
     """
     if start not in STARTS:
         raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
-    topics = guide.rules["theta"]
+    topics = guide.rule("theta")
     if not isinstance(topics, DirichletTopics):
         raise ValueError("A start sets the Dirichlet parameters of theta, and this guide has another rule for theta.")
     num_words, num_topics = topics.gamma.shape
@@ -113,7 +115,7 @@ def begin(guide: ClosedFormGuide, counts: sparse.csr_matrix, start: str = "kmean
     weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
     noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
     topics.set(topics.prior() + torch.as_tensor(weight * centres.T + noise, dtype=topics.gamma.dtype))
-    sticks, ell = (guide.rules[name] if name in guide.rules else None for name in ("V", "ell"))
+    sticks, ell = (guide.rule(name) if name in guide.rules else None for name in ("V", "ell"))
     if isinstance(sticks, Point):
         smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.free.dtype)
         sticks.set(sticks_from_weights(smooth / smooth.sum()))

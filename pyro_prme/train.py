@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import sparse
+from torch import nn
 
 from pyro_prme.batch import Batch
 from pyro_prme.elbo import Bound, ClosedForm_ELBO
@@ -34,7 +35,7 @@ class Trainer:
     The trainer has a random state of its own and leaves the global one alone.
 
     Args:
-        model: a Pyro model that takes a `Batch`.
+        model: a Pyro model, as a module, that takes a `Batch`.
         guide: its guide.
         counts: documents x words.
         mode: "batch" or "online".
@@ -50,7 +51,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: Callable,
+        model: nn.Module,
         guide: ClosedFormGuide,
         counts: sparse.csr_matrix,
         *,
@@ -107,7 +108,7 @@ class Trainer:
         """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
         with torch.no_grad(), eval_mode(self.model, self.guide):
             run = self.guide.expectations(batch)
-            terms = {name: float(term) for name, term in self.elbo.terms_of(run, skip_slow=True).items()}
+            terms = {name: float(term) for name, term in self.elbo.terms_of(run, slow=False).items()}
         self.guide.gather(run, scale=None if self.mode == "online" else 1.0)
         with self.guide.hold(run.local):
             for _ in range(self.gradient_steps if self.optimizers else 0):
@@ -163,7 +164,7 @@ class Trainer:
         with self._random_state(), eval_mode(self.model, self.guide):
             for batch in self.batches(shuffle=False):
                 share = batch.size / self.counts.shape[0]
-                terms = elbo.terms_of(self.guide.expectations(batch), skip_slow=True)
+                terms = elbo.terms_of(self.guide.expectations(batch), slow=False)
                 for name, term in terms.items():
                     totals[name] = totals.get(name, 0.0) + share * float(term)
             totals |= self._slow_terms()
@@ -174,8 +175,8 @@ class Trainer:
         """Terms of the sites whose rules are slow: they do not depend on the batch."""
         with eval_mode(self.model, self.guide):
             run = self.guide.expectations(Batch.from_csr(self.counts, [0]))
-            slow = {name: rule.term(name, run, self.elbo.bound) for name, rule in run.rules.items() if rule.slow}
-        return {name: float(term) for name, term in slow.items()}
+            terms = self.elbo.terms_of(run, slow=True)
+        return {name: float(term) for name, term in terms.items()}
 
     @torch.no_grad()
     def recentre(self) -> None:
@@ -183,7 +184,7 @@ class Trainer:
         if isinstance(self.model, PRME) and {"h", "ell"} <= set(self.guide.rules):
             with eval_mode(self.guide):
                 embeddings = (self.guide.embeddings(batch) for batch in self.batches(shuffle=False))
-                self.model.recentre(embeddings, self.guide.rules["ell"].value())
+                self.model.recentre(embeddings, self.guide.rule("ell").value())
 
     def state_dict(self) -> dict[str, Any]:
         """All that a later trainer on the same corpus needs to go on as if never interrupted."""

@@ -9,7 +9,6 @@ import torch
 
 import pyro_prme as prme
 
-
 torch.set_num_threads(1)  # tiny tensors: a second OpenMP thread only waits for the first
 
 

@@ -81,7 +81,7 @@ def test_gradients_agree_with_finite_differences(tokens):
 
 
 def test_tokens_and_entries_have_the_same_bound_and_updates(tokens, entries):
-    model, guide = fitted(tokens)
+    _model, guide = fitted(tokens)
     reports, targets = [], []
     for batch in (tokens, entries):
         reports.append(ClosedForm_ELBO().report(guide, batch))
@@ -98,7 +98,7 @@ def test_tokens_and_entries_have_the_same_bound_and_updates(tokens, entries):
 
 def test_subsampling_is_unbiased_for_the_bound_and_the_statistics(entries):
     """Evaluation mode: the mean over all minibatches of two is the full bound and the full statistics."""
-    model, guide = fitted(entries)
+    _model, guide = fitted(entries)
     topics = guide.rules["theta"]
     full = ClosedForm_ELBO().report(guide, entries)
     guide.gather()
@@ -154,7 +154,7 @@ def test_the_plain_objective_has_the_same_value_and_gradient(tokens):
 
 def test_placeholders_change_no_number(tokens):
     """The bound is the same when theta, f, Z and C are drawn after all."""
-    model, guide = fitted(tokens)
+    _model, guide = fitted(tokens)
     lazy = ClosedForm_ELBO().report(guide, tokens)
     with torch.no_grad():
         guide(tokens)

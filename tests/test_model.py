@@ -56,7 +56,7 @@ def test_words_and_topics_have_the_discrete_laws():
     C, X = trace.nodes["C"]["value"], trace.nodes["X"]["value"]
     assert abs((C == 1).double().mean() - 0.75) < 0.0125
     for k in (0, 1):
-        frequencies = X[C == k].bincount(minlength=3) / (C == k).sum()
+        frequencies = X[k == C].bincount(minlength=3) / (k == C).sum()
         assert (frequencies - theta[k]).abs().max() < 0.025
 
 

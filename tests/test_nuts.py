@@ -52,7 +52,9 @@ def test_the_collapsed_model_is_the_model_with_topics_enumerated():
         kernel = NUTS(model, max_plate_nesting=2, init_strategy=init_to_value(values=values))
         kernel.setup(1, batch)
         start = kernel.initial_params
-        moved = {name: value + torch.linspace(-1, 1, value.numel()).reshape(value.shape) for name, value in start.items()}
+        moved = {
+            name: value + torch.linspace(-1, 1, value.numel()).reshape(value.shape) for name, value in start.items()
+        }
         with torch.no_grad():
             potentials.append(float(kernel.potential_fn(moved) - kernel.potential_fn(start)))
     assert potentials[0] == pytest.approx(potentials[1], rel=1e-12)

@@ -7,7 +7,6 @@ import pyro
 import pyro.distributions as dist
 import pytest
 import torch
-
 from pyro import poutine
 
 from pyro_prme import HDP, PRME, ClosedForm_ELBO, ClosedFormGuide, PRMEGuide

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from pyro_prme import Batch, ClosedForm_ELBO, HDP, PRMEGuide
+from pyro_prme import HDP, Batch, ClosedForm_ELBO, PRMEGuide
 from pyro_prme.build import build
 from pyro_prme.prototype import eval_mode
 from pyro_prme.starts import STARTS, begin, kmeans_start
@@ -186,7 +186,9 @@ def test_the_bound_of_the_corpus_does_not_depend_on_the_batches():
     t.batch_size = 60
     whole = t.bound()
     assert small.total == pytest.approx(whole.total, rel=1e-10)
-    assert whole.total == pytest.approx(ClosedForm_ELBO().report(t.guide.eval(), Batch.from_csr(counts)).total, rel=0.05)
+    assert whole.total == pytest.approx(
+        ClosedForm_ELBO().report(t.guide.eval(), Batch.from_csr(counts)).total, rel=0.05
+    )
 
 
 def test_the_running_mean_of_f_is_recomputed_exactly():

@@ -33,7 +33,7 @@ class Run:
     ) -> None:
         self.args, self.rules, self.held, self.started = args, rules, held, started
         self.local: dict[str, Any] = {}
-        self.trace = Trace()
+        self.trace: Any = Trace()
 
     @property
     def batch(self) -> Batch:
@@ -47,12 +47,12 @@ class Run:
         """Whether the site has been visited."""
         return name in self.trace.nodes
 
-    def prior(self, name: str) -> Distribution:
+    def prior(self, name: str) -> Any:
         """The site's distribution in the model."""
         site = self.trace.nodes[name]
         return site["infer"].get("prior", site["fn"])
 
-    def posterior(self, name: str) -> Distribution:
+    def posterior(self, name: str) -> Any:
         """The site's distribution in the guide; a point mass for an observed site."""
         site = self.trace.nodes[name]
         return dist.Delta(site["value"], event_dim=site["fn"].event_dim) if site["is_observed"] else site["fn"]
@@ -98,11 +98,11 @@ class Rule(nn.Module):
     def setup(self, name: str, prototype: Prototype) -> None:
         """Creates parameters and buffers, once the rule has been accepted."""
 
-    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution | Tensor:
+    def posterior(self, name: str, prior: Any, run: Run) -> Distribution | Tensor:
         """The posterior factor, or a tensor for a point mass."""
         raise NotImplementedError
 
-    def placeholder(self, posterior: Distribution) -> Tensor | None:
+    def placeholder(self, posterior: Any) -> Tensor | None:
         """A cheap stand-in for a draw when nobody reads the value; None to draw all the same."""
         return None
 
@@ -138,5 +138,3 @@ def register(name: str) -> Callable[[type[Rule]], type[Rule]]:
         return rule
 
     return decorator
-
-

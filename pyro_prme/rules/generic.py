@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import torch
 from pyro import distributions as dist
@@ -25,7 +26,7 @@ def _discrete(name: str, prototype: Prototype) -> str | None:
     return None
 
 
-def _normal(prior: Distribution, loc: Tensor, log_scale: Tensor) -> Distribution:
+def _normal(prior: Any, loc: Tensor, log_scale: Tensor) -> Distribution:
     """A Normal on the unconstrained scale of the prior's support; plain where the support is the real line."""
     transform = biject_to(prior.support)
     base = dist.Normal(loc, log_scale.exp()).to_event(transform.domain.event_dim)
@@ -57,7 +58,7 @@ class MeanFieldNormal(Rule):
         self.loc = nn.Parameter(free.detach().clone())
         self.log_scale = nn.Parameter(torch.full_like(free, _INITIAL_SCALE).log())
 
-    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+    def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
         return _normal(prior, self.loc, self.log_scale)
 
 
@@ -83,7 +84,7 @@ class EncodedNormal(Rule):
         self._shape = biject_to(fn.support).inv(prototype.value(name)).shape[1:]
         self.encoder = self._head(2 * self._shape.numel())
 
-    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+    def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
         site = getattr(self.encoder, "topics_site", None)
         out = self.encoder(run.batch, rows_of_words(run, site) if site else None)  # (B, 2 size)
         loc, log_scale = (part.reshape(-1, *self._shape) for part in out.chunk(2, -1))

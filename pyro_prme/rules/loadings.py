@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from pyro import distributions as dist
@@ -70,7 +70,11 @@ class GammaLoadings(Rule):
             assignment = draw.site(self.assignment)["fn"]
             proportions = getattr(assignment, "probs", None)
             rows = (Z / Z.sum(-1, keepdim=True))[draw.batch.document]
-            if proportions is None or proportions.shape != rows.shape or not torch.allclose(proportions, rows, rtol=1e-4):
+            if (
+                proportions is None
+                or proportions.shape != rows.shape
+                or not torch.allclose(proportions, rows, rtol=1e-4)
+            ):
                 return f"the probabilities of {self.assignment} are not {name} divided by its sum over topics."
             if reason := self._rate_refusal(name, draw):
                 return reason
@@ -99,7 +103,7 @@ class GammaLoadings(Rule):
             return expected(q, value), expected_exp_neg(q, value)
         return -prior.rate.log(), prior.rate
 
-    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+    def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
         batch, held = run.batch, run.held.get(name)
         with torch.no_grad():
             _, exp_neg_f = self._moments_of_f(prior, run)
@@ -125,7 +129,7 @@ class GammaLoadings(Rule):
         run.local[name] = Local(step, elog_theta)
         return dist.Gamma(step.concentration, step.rate, validate_args=False)
 
-    def placeholder(self, posterior: Distribution) -> Tensor:
+    def placeholder(self, posterior: Any) -> Tensor:
         return torch.ones(()).expand(posterior.batch_shape)
 
     def term(self, name: str, run: Run, bound: str) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from pyro import distributions as dist
 from pyro.distributions.util import sum_rightmost
@@ -48,7 +50,9 @@ class Point(Rule):
         site = prototype.site(name)
         if self.unconstrained is None:
             self.unconstrained = self._unbounded(site["fn"], site["value"])
-        self.summary = "point mass on the " + ("unconstrained scale, with its Jacobian" if self.unconstrained else "site's own scale")
+        self.summary = "point mass on the " + (
+            "unconstrained scale, with its Jacobian" if self.unconstrained else "site's own scale"
+        )
         self._transform = biject_to(site["fn"].support)
         self.free = nn.Parameter(self._transform.inv(site["value"]).detach().clone())
 
@@ -72,7 +76,7 @@ class Point(Rule):
         """Moves the point."""
         self.free.copy_(self._transform.inv(value))
 
-    def posterior(self, name: str, prior: Distribution, run: Run) -> Tensor:
+    def posterior(self, name: str, prior: Any, run: Run) -> Tensor:
         return self.value()
 
     def term(self, name: str, run: Run, bound: str) -> Tensor:
@@ -112,7 +116,7 @@ class Amortized(Rule):
             return f"{name} is not real-valued: the inference network's output is."
         return None
 
-    def posterior(self, name: str, prior: Distribution, run: Run) -> Tensor:
+    def posterior(self, name: str, prior: Any, run: Run) -> Tensor:
         site = getattr(self.encoder, "topics_site", None)
         h = self.encoder(run.batch, rows_of_words(run, site) if site else None)
         return h.reshape(prior.batch_shape + prior.event_shape)
@@ -136,10 +140,10 @@ class FromPrior(Rule):
             return f"the moments of {name} are known for a Normal prior, and this one is {type(fn).__name__}."
         return None
 
-    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+    def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
         return prior
 
-    def placeholder(self, posterior: Distribution) -> Tensor:
+    def placeholder(self, posterior: Any) -> Tensor:
         return posterior.mean
 
     def term(self, name: str, run: Run, bound: str) -> Tensor:

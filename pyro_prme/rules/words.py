@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -52,7 +53,7 @@ class Assignment(Rule):
                 return f"{name} is {type(draw.site(name)['fn']).__name__}, not a categorical choice of a topic."
         return None
 
-    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+    def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
         batch = run.batch
         if self.loadings not in run.local:
             run.local[self.loadings] = self._from_drawn_loadings(run)
@@ -66,14 +67,16 @@ class Assignment(Rule):
         elog_theta = expected_log_rows(run.posterior(self.topics), run.value(self.topics), batch.words)
         elog = expected_log(q, Z)  # (B, K)
         logits = elog[batch.document] + elog_theta[batch.local_word]
-        weighted = batch.count.unsqueeze(-1) * assignment_probabilities(elog[batch.document], elog_theta[batch.local_word])
+        weighted = batch.count.unsqueeze(-1) * assignment_probabilities(
+            elog[batch.document], elog_theta[batch.local_word]
+        )
         counts = torch.zeros_like(elog).index_add_(0, batch.document, weighted)
         statistics = torch.zeros_like(elog_theta).index_add_(0, batch.local_word, weighted)
         nothing = torch.zeros(batch.size)
         step = LocalStep(counts, counts, counts, nothing, elog, logits.logsumexp(-1), statistics, nothing.long())
         return Local(step, elog_theta)
 
-    def placeholder(self, posterior: Distribution) -> Tensor:
+    def placeholder(self, posterior: Any) -> Tensor:
         return torch.zeros((), dtype=torch.int64).expand(posterior.batch_shape)
 
     def is_constant(self, name: str, run: Run) -> bool:
@@ -135,7 +138,9 @@ class Words(Rule):
 
     def term(self, name: str, run: Run, bound: str) -> Tensor:
         step, elog_theta = run.local[self.loadings]
-        if run.held or run.value(self.topics).requires_grad:  # phi was formed under another q(theta), or needs a gradient
+        if (
+            run.held or run.value(self.topics).requires_grad
+        ):  # phi was formed under another q(theta), or needs a gradient
             elog_theta = expected_log_rows(run.posterior(self.topics), run.value(self.topics), run.batch.words)
         return run.scale(self.loadings) * (step.statistics.double() * elog_theta.double()).sum()
 
@@ -177,11 +182,11 @@ class DirichletTopics(Rule):
         self.register_buffer("total", self.gamma.sum(0))
         self.register_buffer("pending", torch.zeros_like(self.gamma), persistent=False)
 
-    def posterior(self, name: str, prior: Distribution, run: Run) -> Distribution:
+    def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
         self._prior = prior.concentration.detach()
         return WordMajorDirichlet(self.gamma, self.total)
 
-    def placeholder(self, posterior: Distribution) -> Tensor:
+    def placeholder(self, posterior: Any) -> Tensor:
         return torch.ones(()).expand(posterior.batch_shape + posterior.event_shape)
 
     def is_constant(self, name: str, run: Run) -> bool:
