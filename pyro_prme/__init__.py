@@ -7,18 +7,20 @@ from pyro_prme.elbo import Bound, ClosedForm_ELBO
 from pyro_prme.estimator import PRMETopicModel
 from pyro_prme.export import to_inference_data, to_pyldavis
 from pyro_prme.guide import ClosedFormGuide, PRMEGuide
-from pyro_prme.model import HDP, PRME
+from pyro_prme.model import DILN, HDP, PRME
 from pyro_prme.networks import BagOfWordsEncoder, Decoder, TopicEncoder, decoder_of_depth, encoder_of_depth
 from pyro_prme.plan import Plan
 from pyro_prme.posterior import Posterior
 from pyro_prme.readers import load_corpus, save_corpus
 from pyro_prme.rules import Rule, Run, register
+from pyro_prme.runs import load_run, save_run
 from pyro_prme.splits import TokenSplit
 from pyro_prme.train import Trainer
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DILN",
     "HDP",
     "PRME",
     "BagOfWordsEncoder",
@@ -41,8 +43,10 @@ __all__ = [
     "decoder_of_depth",
     "encoder_of_depth",
     "load_corpus",
+    "load_run",
     "register",
     "save_corpus",
+    "save_run",
     "to_inference_data",
     "to_pyldavis",
 ]

@@ -57,8 +57,8 @@ class Batch:
         dtype = torch.get_default_dtype()
         return cls(
             torch.as_tensor(documents, dtype=torch.int64),
-            torch.as_tensor(part.indptr, dtype=torch.int64),
-            torch.as_tensor(part.indices, dtype=torch.int64),
+            torch.as_tensor(part.indptr.astype(np.int64)),
+            torch.as_tensor(part.indices.astype(np.int64)),
             torch.as_tensor(np.asarray(part.data, dtype=np.float64), dtype=dtype),
         )
 

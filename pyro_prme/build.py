@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from pyro_prme.guide import PRMEGuide
-from pyro_prme.model import HDP, PRME
+from pyro_prme.model import DILN, HDP, PRME
 from pyro_prme.networks import BagOfWordsEncoder, Decoder, TopicEncoder
 from pyro_prme.rules import GammaLoadings
 
 __all__ = ["MODELS", "PRESETS", "build"]
 
-MODELS: dict[str, type[PRME]] = {"prme": PRME, "hdp": HDP}
+MODELS: dict[str, type[PRME]] = {"prme": PRME, "hdp": HDP, "diln": DILN}
 
 #: Settings of `build` and of the trainer that belong together.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -80,7 +80,7 @@ def build(
             h_dim=embedding_dim,
             ell_dim=embedding_dim,
             decoder=None
-            if model == "hdp"
+            if model != "prme"
             else Decoder(num_topics, embedding_dim, embedding_dim, decoder_hidden, **design),
         )
         network: nn.Module

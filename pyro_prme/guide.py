@@ -13,11 +13,11 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
-from pyro_prme.model import PRME
+from pyro_prme.model import DILN, PRME
 from pyro_prme.networks import TopicEncoder
 from pyro_prme.plan import Plan, make_plan
 from pyro_prme.prototype import Prototype, eval_mode
-from pyro_prme.rules import Amortized, Rule, Run
+from pyro_prme.rules import Amortized, GaussianFunction, Rule, Run
 
 __all__ = ["ClosedFormGuide", "PRMEGuide"]
 
@@ -172,6 +172,8 @@ class PRMEGuide(ClosedFormGuide):
         super().__init__(model, rules, head=lambda size: TopicEncoder(model.num_topics, size), name=name)
         encoder = TopicEncoder(model.num_topics, model.h_dim) if encoder is None else encoder
         self._offered = {"h": Amortized(encoder)}
+        if isinstance(model, DILN):
+            self._offered["f"] = GaussianFunction(model)
 
     def embeddings(self, batch: Batch) -> Tensor:
         """h of each document, shape (B, h_dim), in the guide's current mode."""

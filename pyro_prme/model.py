@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import pyro
 import torch
@@ -23,7 +24,7 @@ from pyro_prme.networks import Decoder
 from pyro_prme.prototype import eval_mode
 from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
 
-__all__ = ["HDP", "PRME"]
+__all__ = ["DILN", "HDP", "PRME"]
 
 _names = (f"prme_{i}" for i in itertools.count())
 
@@ -206,3 +207,29 @@ class HDP(PRME):
 
     def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
         return torch.zeros(())
+
+
+class DILN(HDP):
+    r"""Discrete infinite logistic normal distribution (Paisley, Wang and Blei, 2012): a Gaussian process for f.
+
+    .. math:: f_n \sim N(m, S), \qquad Z_{nk} \sim \mathrm{Gamma}(\beta p_k, \mathrm{scale} = e^{f_{nk}})
+
+    The process has a linear kernel on ell; it is held as the K x K covariance S that the kernel gives, so there is no
+    site ell, and m and S are fitted by their closed forms. The site f has shape (B, 1 | K).
+    """
+
+    mean: Tensor
+    covariance: Tensor
+
+    def __init__(self, num_topics: int, vocab_size: int, num_documents: int, **kwargs: Any) -> None:
+        super().__init__(num_topics, vocab_size, num_documents, **kwargs)
+        self.register_buffer("mean", torch.zeros(num_topics))
+        self.register_buffer("covariance", torch.eye(num_topics))
+
+    def sample_h(self, batch: Batch) -> Tensor:
+        """f_n ~ N(m, S), all topics at once, shape (B, 1, K): drawn here, outside the plate of topics."""
+        return pyro.sample("f", dist.MultivariateNormal(self.mean, self.covariance))
+
+    def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
+        """The same f, shape (B, K)."""
+        return h.squeeze(-2)

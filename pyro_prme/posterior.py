@@ -142,7 +142,7 @@ class Posterior:
     def random_function(self, documents: Corpus | Any) -> xr.DataArray:
         """mu_f(h_n, ell_k), the mean of the random function, dims (document, topic)."""
         self._need("f", "random_function")
-        return self._ask(documents, lambda run: expected(run.posterior("f"), run.value("f")))
+        return self._ask(documents, lambda run: expected(run.posterior("f"), run.value("f")).flatten(1))
 
     def representative_documents(self, k: int, n: int, documents: Corpus | Any) -> xr.DataArray:
         """The n documents with the largest proportion of topic k, dims (document,), largest first."""

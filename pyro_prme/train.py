@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -203,7 +204,7 @@ class Trainer:
         self.objective.model.load_state_dict(state["model"])
         self.guide.load_state_dict(state["guide"])
         for optimizer, part in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(part)
+            optimizer.load_state_dict(copy.deepcopy(part))
         self._torch_state = state["torch_state"]
         self.rng.bit_generator.state = state["numpy_state"]
         self.steps, self.history = state["steps"], list(state["history"])

@@ -1,6 +1,7 @@
 """Closed-form rules, one for each site of the paper's model, behind one protocol."""
 
 from pyro_prme.rules.base import REGISTRY, Rule, Run, register
+from pyro_prme.rules.gaussian import GaussianFunction
 from pyro_prme.rules.generic import EncodedNormal, MeanFieldNormal
 from pyro_prme.rules.loadings import GammaLoadings, Local
 from pyro_prme.rules.points import Amortized, FromPrior, Point
@@ -14,6 +15,7 @@ __all__ = [
     "EncodedNormal",
     "FromPrior",
     "GammaLoadings",
+    "GaussianFunction",
     "Local",
     "MeanFieldNormal",
     "Point",

@@ -89,7 +89,9 @@ class GammaLoadings(Rule):
         if self.scale not in draw or name not in draw.children(self.scale):
             return None
         prior, f = draw.site(name)["fn"], draw.value(self.scale)
-        if not torch.allclose(prior.rate, (-f).exp().expand_as(prior.rate), rtol=1e-4):
+        if f.numel() != prior.rate.numel() or not torch.allclose(
+            prior.rate, (-f).exp().reshape(prior.rate.shape), rtol=1e-4
+        ):
             return f"the rate of {name} is not exp(-{self.scale})."
         moved = draw.intervene(self.scale).site(name)["fn"]
         if not torch.equal(moved.concentration, prior.concentration):
@@ -100,7 +102,7 @@ class GammaLoadings(Rule):
         """E[f] and E[exp(-f)], each (B, K); a model without f has a fixed rate."""
         if run.has(self.scale):
             q, value = run.posterior(self.scale), run.value(self.scale)
-            return expected(q, value), expected_exp_neg(q, value)
+            return expected(q, value).reshape(prior.batch_shape), expected_exp_neg(q, value).reshape(prior.batch_shape)
         return -prior.rate.log(), prior.rate
 
     def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
