@@ -73,7 +73,7 @@ class ClosedFormGuide(AutoMessenger):  # type: ignore[metaclass]
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:  # type: ignore[override]
         """Draws from the posterior and runs the model on the draws; returns the value of every site."""
-        self._run_plan = self.plan(*args)
+        self.plan(*args)
         return super().__call__(*args, **kwargs)
 
     def expectations(self, *args: Any) -> Run:
@@ -140,7 +140,7 @@ class ClosedFormGuide(AutoMessenger):  # type: ignore[metaclass]
         if msg["is_observed"]:
             return
         super()._pyro_sample(msg)
-        if rule is not None and not self._draw and msg["name"] in self._run_plan.undrawn:
+        if rule is not None and not self._draw and msg["name"] in self.plan().undrawn:
             msg["value"] = rule.placeholder(msg["fn"])
 
     def get_posterior(self, name: str, prior: Any) -> Any:

@@ -36,7 +36,7 @@ class Draw:
     """One run of the model with all values drawn from the prior, and what happens when one of them is changed."""
 
     def __init__(self, model: Callable, args: tuple, trace: Trace, other: Trace) -> None:
-        self._model, self._args, self._trace, self._other = model, args, trace, other
+        self._model, self.args, self._trace, self._other = model, args, trace, other
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class Draw:
     @property
     def batch(self) -> Batch:
         """The batch among the model's arguments."""
-        return next(arg for arg in self._args if isinstance(arg, Batch))
+        return next(arg for arg in self.args if isinstance(arg, Batch))
 
     def site(self, name: str) -> Any:
         """Pyro's record of the site."""
@@ -68,7 +68,7 @@ class Draw:
         """The same run with this one value taken from an independent draw and all others kept."""
         trace = self._trace.copy()
         trace.nodes[name] = {**trace.nodes[name], "value": self._other.nodes[name]["value"]}
-        return Draw(self._model, self._args, _run(self._model, self._args, trace), self._other)
+        return Draw(self._model, self.args, _run(self._model, self.args, trace), self._other)
 
     def children(self, name: str) -> set[str]:
         """Sites whose log density changes when the value of this one is changed."""
@@ -117,6 +117,11 @@ class Prototype:
 
     def __contains__(self, name: str) -> bool:
         return name in self.draws[0]
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether the model was called with a batch."""
+        return any(isinstance(arg, Batch) for arg in self.draws[0].args)
 
     @property
     def names(self) -> tuple[str, ...]:

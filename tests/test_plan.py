@@ -207,6 +207,20 @@ def test_an_unbounded_point_asked_for_by_name_is_refused(tokens):
         plan_of(small_model(alpha=0.5), tokens, rules={"V": Point(unconstrained=False)})
 
 
+def test_loadings_without_a_batch_are_refused():
+    def model(x):
+        with pyro.plate("topics", 3):
+            Z = pyro.sample("Z", dist.Gamma(1.0, 1.0))
+        with pyro.plate("words", 4):
+            C = pyro.sample("C", dist.Categorical(Z / Z.sum()))
+            pyro.sample("X", dist.Normal(C.double(), 1.0), obs=x)
+
+    with pytest.raises(ValueError, match="Site C has no closed form"):
+        ClosedFormGuide(model).plan(torch.zeros(4))
+    with pytest.raises(ValueError, match="Z does not hold: the model was called without a Batch"):
+        ClosedFormGuide(model, {"Z": GammaLoadings()}).plan(torch.zeros(4))
+
+
 def test_a_site_that_appears_later_is_an_error(tokens):
     class Growing(PRME):
         grown = False

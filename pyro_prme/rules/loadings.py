@@ -63,6 +63,8 @@ class GammaLoadings(Rule):
     def refusal(self, name: str, prototype: Prototype) -> str | None:
         if self.assignment not in prototype:
             return f"there is no site {self.assignment} that {name} could be the loadings of."
+        if not prototype.has_batch:
+            return "the model was called without a Batch, whose entries the fixed point needs."
         for draw in prototype:
             prior, Z = draw.site(name)["fn"], draw.value(name)
             if not isinstance(prior, torch.distributions.Gamma):
