@@ -71,16 +71,24 @@ class GaussianFunction(Rule):
     Args:
         model: the DILN that f belongs to.
         rounds: alternations of the update of f with sweeps over Z and C.
+        steps: Newton steps for f in a round.
         loadings, topics, sticks: names of the sites Z, theta and V.
     """
 
     summary = "Gaussian for each document, Newton and fixed point (DILN)"
 
     def __init__(
-        self, model: DILN, rounds: int = 4, *, loadings: str = "Z", topics: str = "theta", sticks: str = "V"
+        self,
+        model: DILN,
+        rounds: int = 4,
+        steps: int = 1,
+        *,
+        loadings: str = "Z",
+        topics: str = "theta",
+        sticks: str = "V",
     ) -> None:
         super().__init__()
-        self._model, self.rounds = (model,), rounds
+        self._model, self.rounds, self.steps = (model,), rounds, steps
         self.loadings, self.topics, self.sticks = loadings, topics, sticks
         self.needs, self.moments = (loadings,), (topics,)
         self._pending: list[Tensor] = []
@@ -116,7 +124,7 @@ class GaussianFunction(Rule):
                 max_sweeps=rule.max_sweeps if isinstance(rule, GammaLoadings) else 20, start=start,
             )  # fmt: skip
             start = step.concentration, step.rate
-            mu, v = function_update(mu, v, c, step.concentration / step.rate, m, P)
+            mu, v = function_update(mu, v, c, step.concentration / step.rate, m, P, self.steps)
         run.started = {**run.started, self.loadings: Local(step, elog_theta)}
         return mu, v
 
