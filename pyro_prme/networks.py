@@ -119,7 +119,7 @@ class BagOfWordsEncoder(nn.Module):
         super().__init__()
         self.word_dropout = _check_dropout(word_dropout)
         first, *rest = [*hidden, h_dim]
-        self.words = nn.EmbeddingBag(vocab_size, first, mode="sum")
+        self.words = nn.Embedding(vocab_size, first)
         nn.init.normal_(self.words.weight, std=first**-0.5)
         self.bias = nn.Parameter(torch.zeros(first))
         self.norm = BatchNorm(first) if batch_norm and rest else nn.Identity()
@@ -129,7 +129,9 @@ class BagOfWordsEncoder(nn.Module):
     def forward(self, batch: Batch, topics: Tensor | None = None) -> Tensor:
         """h of each document, shape (B, h_dim)."""
         share = _shares(batch, self.word_dropout if self.training else 0.0).to(self.bias.dtype)
-        x = self.words(batch.word, batch.indptr[:-1], per_sample_weights=share) + self.bias
+        rows = self.words(batch.words)  # (W, width): no other row is read, nor has a gradient
+        x = nn.functional.embedding_bag(batch.local_word, rows, batch.indptr[:-1], mode="sum", per_sample_weights=share)
+        x = x + self.bias
         if isinstance(self.head, nn.Identity):
             return x
         return self.head(self.stack(self.norm(x.relu())))

@@ -24,9 +24,9 @@ def make_optimizers(
         weight_decay: for all but V and the embeddings.
     """
     for module in objective.modules():
-        if isinstance(module, nn.EmbeddingBag):
+        if isinstance(module, nn.Embedding):
             module.sparse = True
-    wide = [m.weight for m in objective.modules() if isinstance(m, nn.EmbeddingBag)]
+    wide = [m.weight for m in objective.modules() if isinstance(m, nn.Embedding)]
     sticks = list(guide.rules["V"].parameters()) if "V" in guide.rules else []
     apart = {id(p) for p in (*wide, *sticks)}
     rest = [p for p in objective.parameters() if id(p) not in apart and p.requires_grad]

@@ -10,7 +10,7 @@ DESIGNS = [(False, False), (True, False), (False, True), (True, True)]  # (batch
 
 
 def linear_layers(module):
-    return [m for m in module.modules() if isinstance(m, torch.nn.Linear | torch.nn.EmbeddingBag)]
+    return [m for m in module.modules() if isinstance(m, torch.nn.Linear | torch.nn.Embedding)]
 
 
 @pytest.mark.parametrize("depth", [2, 4, 6, 8])
