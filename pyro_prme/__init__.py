@@ -4,11 +4,12 @@ from pyro_prme.batch import Batch
 from pyro_prme.build import build
 from pyro_prme.corpus import Corpus
 from pyro_prme.elbo import Bound, ClosedForm_ELBO
+from pyro_prme.encoders import BagOfWordsEncoder, TopicEncoder, encoder_of_depth
 from pyro_prme.estimator import PRMETopicModel
 from pyro_prme.export import to_inference_data, to_pyldavis
 from pyro_prme.guide import ClosedFormGuide, PRMEGuide
 from pyro_prme.model import DILN, HDP, PRME
-from pyro_prme.networks import BagOfWordsEncoder, Decoder, TopicEncoder, decoder_of_depth, encoder_of_depth
+from pyro_prme.networks import Decoder, decoder_of_depth
 from pyro_prme.plan import Plan
 from pyro_prme.posterior import Posterior
 from pyro_prme.readers import load_corpus, save_corpus

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from pyro_prme.encoders import BagOfWordsEncoder, TopicEncoder
 from pyro_prme.guide import PRMEGuide
 from pyro_prme.model import DILN, HDP, PRME
-from pyro_prme.networks import BagOfWordsEncoder, Decoder, TopicEncoder
+from pyro_prme.networks import Decoder
 from pyro_prme.rules import GammaLoadings
 
 __all__ = ["MODELS", "PRESETS", "build"]

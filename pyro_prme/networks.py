@@ -1,7 +1,7 @@
-"""The inference network g and the decoder f of the paper's section 4.3: MLP or ResNet, with or without batch norm.
+"""Layers of the paper's section 4.3 (MLP or ResNet, with or without batch norm) and the decoder f made of them.
 
 The paper counts the layers of g and f together and leaves the decoder's last one out: a network of depth 2, 4, 6 or 8
-has half of them in each (its Table 3). Build them with `encoder_of_depth` and `decoder_of_depth`, or give widths.
+has half of them in each (its Table 3): `encoders.encoder_of_depth` and `decoder_of_depth` build them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pyro_prme.batch import Batch
-
 __all__ = [
-    "BagOfWordsEncoder",
     "BatchNorm",
     "Decoder",
     "Stack",
-    "TopicEncoder",
+    "check_depth",
     "decoder_of_depth",
-    "encoder_of_depth",
-    "hide_words",
 ]
 
 _DEPTHS = (2, 4, 6, 8)
@@ -65,115 +60,6 @@ class Stack(nn.Module):
             y = norm(layer(x).relu())
             x = y + self.shortcuts[i](x) if len(self.shortcuts) else y
         return x
-
-
-def hide_words(batch: Batch, word_dropout: float) -> Tensor:
-    """Counts with some tokens hidden: each document hides a share drawn uniformly between 0 and `word_dropout`.
-
-    A share that varies teaches g what little evidence means: with a fixed one, g is sure of itself on short documents.
-
-    Returns:
-        Shape (E,), binomial draws from every count.
-    """
-    kept = 1 - word_dropout * torch.rand(batch.size, dtype=batch.count.dtype)
-    return torch.binomial(batch.count, kept[batch.document])
-
-
-def _check_dropout(word_dropout: float) -> float:
-    if not 0 <= word_dropout <= 1:
-        raise ValueError(f"word_dropout is {word_dropout}: it is a probability, at least 0 and at most 1.")
-    return word_dropout
-
-
-def _shares(batch: Batch, word_dropout: float) -> Tensor:
-    """What g sees: counts, some of them hidden, divided by the document's length, shape (E,)."""
-    count = hide_words(batch, word_dropout) if word_dropout else batch.count
-    length = count.new_zeros(batch.size).index_add_(0, batch.document, count).clamp(min=1)
-    return count / length[batch.document]
-
-
-class BagOfWordsEncoder(nn.Module):
-    """g of the paper: h_n from the bag of words divided by its length.
-
-    Args:
-        vocab_size: D.
-        h_dim: length of h.
-        hidden: widths of the hidden layers; empty for a linear g.
-        batch_norm, residual: see `Stack`.
-        word_dropout: largest share of a document's tokens that g does not see in training (the E-step sees all).
-            Without it g overfits long before the topics do.
-    """
-
-    topics_site: str | None = None
-
-    def __init__(
-        self,
-        vocab_size: int,
-        h_dim: int,
-        hidden: Sequence[int] = (1000,),
-        *,
-        batch_norm: bool = True,
-        residual: bool = False,
-        word_dropout: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.word_dropout = _check_dropout(word_dropout)
-        first, *rest = [*hidden, h_dim]
-        self.words = nn.Embedding(vocab_size, first)
-        nn.init.normal_(self.words.weight, std=first**-0.5)
-        self.bias = nn.Parameter(torch.zeros(first))
-        self.norm = BatchNorm(first) if batch_norm and rest else nn.Identity()
-        self.stack = Stack([first, *rest[:-1]], batch_norm=batch_norm, residual=residual)
-        self.head = nn.Linear([first, *rest][-2], h_dim) if rest else nn.Identity()
-
-    def forward(self, batch: Batch, topics: Tensor | None = None) -> Tensor:
-        """h of each document, shape (B, h_dim)."""
-        share = _shares(batch, self.word_dropout if self.training else 0.0).to(self.bias.dtype)
-        rows = self.words(batch.words)  # (W, width): no other row is read, nor has a gradient
-        x = nn.functional.embedding_bag(batch.local_word, rows, batch.indptr[:-1], mode="sum", per_sample_weights=share)
-        x = x + self.bias
-        if isinstance(self.head, nn.Identity):
-            return x
-        return self.head(self.stack(self.norm(x.relu())))
-
-
-class TopicEncoder(nn.Module):
-    """g on topic responsibilities: h_n from the mean over a document's words of E theta, normalised over topics.
-
-    Differs from the paper: K numbers from q(theta) in place of D word weights. It generalises as well, trains faster
-    and has no vocabulary-wide layer. h moves with q(theta), so a natural step is no longer pure coordinate ascent.
-
-    Args:
-        num_topics: K.
-        h_dim, hidden, batch_norm, residual, word_dropout: see `BagOfWordsEncoder`.
-    """
-
-    topics_site: str | None = "theta"
-
-    def __init__(
-        self,
-        num_topics: int,
-        h_dim: int,
-        hidden: Sequence[int] = (100,),
-        *,
-        batch_norm: bool = True,
-        residual: bool = False,
-        word_dropout: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.word_dropout = _check_dropout(word_dropout)
-        self.norm = BatchNorm(num_topics) if batch_norm else nn.Identity()
-        self.stack = Stack([num_topics, *hidden], batch_norm=batch_norm, residual=residual)
-        self.head = nn.Linear([num_topics, *hidden][-1], h_dim)
-
-    def forward(self, batch: Batch, topics: Tensor) -> Tensor:
-        """h of each document, shape (B, h_dim), from E theta of the batch's words, shape (W, K)."""
-        share = _shares(batch, self.word_dropout if self.training else 0.0)
-        responsibilities = topics / topics.sum(-1, keepdim=True)  # (W, K)
-        features = nn.functional.embedding_bag(
-            batch.local_word, responsibilities, batch.indptr[:-1], mode="sum", per_sample_weights=share.to(topics.dtype)
-        )
-        return self.head(self.stack(self.norm(features * topics.shape[-1])))
 
 
 class Decoder(nn.Module):
@@ -257,29 +143,12 @@ class Decoder(nn.Module):
         return self.max_mean * (mean / self.max_mean).tanh()
 
 
-def _check_depth(depth: int, residual: bool) -> None:
+def check_depth(depth: int, residual: bool) -> None:
+    """Refuses depths that the paper's Table 3 does not have."""
     if depth not in _DEPTHS:
         raise ValueError(f"depth is {depth}: the paper's networks have {', '.join(map(str, _DEPTHS))} layers.")
     if residual and depth == 2:
         raise ValueError("A network of depth 2 has no residual form: choose depth 4, 6 or 8, or residual=False.")
-
-
-def encoder_of_depth(
-    depth: int,
-    vocab_size: int,
-    h_dim: int,
-    width: int = 1000,
-    *,
-    batch_norm: bool = True,
-    residual: bool = False,
-    word_dropout: float = 1.0,
-) -> BagOfWordsEncoder:
-    """The paper's inference network of Table 3 at the given total depth."""
-    _check_depth(depth, residual)
-    hidden = [width] * (depth // 2 - 1)
-    return BagOfWordsEncoder(
-        vocab_size, h_dim, hidden, batch_norm=batch_norm, residual=residual, word_dropout=word_dropout
-    )
 
 
 def decoder_of_depth(
@@ -295,7 +164,7 @@ def decoder_of_depth(
     max_variance: float = 1.0,
 ) -> Decoder:
     """The paper's decoder network of Table 3 at the given total depth."""
-    _check_depth(depth, residual)
+    check_depth(depth, residual)
     return Decoder(
         num_topics,
         h_dim,

@@ -4,7 +4,8 @@ import torch
 from scipy import sparse
 
 from pyro_prme import BagOfWordsEncoder, Batch, Decoder, TopicEncoder, decoder_of_depth, encoder_of_depth
-from pyro_prme.networks import BatchNorm, hide_words
+from pyro_prme.encoders import hide_words
+from pyro_prme.networks import BatchNorm
 
 DESIGNS = [(False, False), (True, False), (False, True), (True, True)]  # (batch_norm, residual)
 
