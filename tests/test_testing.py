@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from pyro_prme import PRMEGuide
+from pyro_prme.expectations import natural_parameters
 from pyro_prme.rules import DirichletTopics, GammaLoadings
-from pyro_prme.testing import RuleError, check_rule, natural_parameters
+from pyro_prme.testing import RuleError, check_rule
 from tests import test_other_models as other
 from tests.conftest import DOCUMENTS, entries_of, small_model
 
@@ -109,7 +110,7 @@ def test_statistics_without_their_share_are_rejected_by_the_parts(entries):
 
 
 def test_a_term_without_its_scale_is_rejected_by_the_parts(entries):
-    with pytest.raises(RuleError, match="term of Z is .* and its mean over 2 parts"):
+    with pytest.raises(RuleError, match=r"term of Z is .* and its mean over 2 parts"):
         check_rule(prme_guide(Z=UnscaledTerm("plain")), entries, site="Z", particles=50)
 
 
