@@ -133,6 +133,13 @@ class Batch:
         word = None if self.word is None else self.word[here]
         return Batch(self.documents[rows], indptr, word, self.count[here])
 
+    def part(self, start: int, stop: int) -> Batch:
+        """The documents from start up to stop."""
+        indptr = self.indptr[start : stop + 1]
+        here = slice(int(indptr[0]), int(indptr[-1]))
+        word = None if self.word is None else self.word[here]
+        return Batch(self.documents[start:stop], indptr - indptr[0], word, self.count[here])
+
     def with_words(self, word: Tensor) -> Batch:
         """The same documents with other words."""
         return Batch(self.documents, self.indptr, word, self.count)

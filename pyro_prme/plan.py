@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -70,18 +70,26 @@ def make_plan(
             )
     chosen: dict[str, Rule] = {}
     refusals: dict[str, list[str]] = {}
-    for name in prototype.names:
-        candidates = [asked[name]] if name in asked else [offered.get(name), *(make() for make in REGISTRY[name])]
+    candidates: dict[str, Iterator[Rule | None]] = {
+        name: iter([asked[name]] if name in asked else [offered.get(name), *(make() for make in REGISTRY[name])])
+        for name in prototype.names
+    }
+
+    def choose(name: str) -> None:
+        """Takes the first of the remaining candidates that holds."""
         observed = prototype.site(name)["is_observed"]
-        for rule in filter(None, candidates):
+        for rule in filter(None, candidates[name]):
             if rule.observed != observed and name not in asked:
                 continue
             reason = _wrong_kind(rule, observed) or rule.refusal(name, prototype)
             if reason is None:
                 chosen[name] = rule
-                break
+                return
             refusals.setdefault(name, []).append(reason)
-    _drop_unsupported(chosen, refusals)
+
+    for name in prototype.names:
+        choose(name)
+    _drop_unsupported(chosen, refusals, choose)
     for name in prototype.names:
         if asked.get(name) is not None and name not in chosen:
             raise ValueError(f"The rule asked for at site {name} does not hold: {' '.join(refusals[name])}")
@@ -97,8 +105,8 @@ def _wrong_kind(rule: Rule, observed: bool) -> str | None:
     return "it is a rule for latent sites and this one is observed." if observed else "it is for observed sites only."
 
 
-def _drop_unsupported(chosen: dict[str, Rule], refusals: dict[str, list[str]]) -> None:
-    """Takes back rules that lean on a site without a closed form, until none is left."""
+def _drop_unsupported(chosen: dict[str, Rule], refusals: dict[str, list[str]], choose: Callable[[str], None]) -> None:
+    """Takes back rules that lean on a site without a closed form, and tries the next ones, until none is left."""
     while True:
         lost = [(name, need) for name, rule in chosen.items() for need in rule.needs if need not in chosen]
         if not lost:
@@ -107,6 +115,7 @@ def _drop_unsupported(chosen: dict[str, Rule], refusals: dict[str, list[str]]) -
         del chosen[name]
         why = " ".join(refusals.get(need, ["no rule holds for it."]))
         refusals.setdefault(name, []).append(f"its closed form leans on that of {need}: {why}")
+        choose(name)
 
 
 def _generic(

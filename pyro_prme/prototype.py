@@ -66,8 +66,12 @@ class Draw:
 
     def intervene(self, name: str) -> Draw:
         """The same run with this one value taken from an independent draw and all others kept."""
+        return self.replace(name, self._other.nodes[name]["value"])
+
+    def replace(self, name: str, value: Tensor | None) -> Draw:
+        """The same run with this one value replaced and all others kept."""
         trace = self._trace.copy()
-        trace.nodes[name] = {**trace.nodes[name], "value": self._other.nodes[name]["value"]}
+        trace.nodes[name] = {**trace.nodes[name], "value": value}
         return Draw(self._model, self.args, _run(self._model, self.args, trace), self._other)
 
     def children(self, name: str) -> set[str]:

@@ -18,6 +18,7 @@ from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.model import PRME
 from pyro_prme.optim import make_optimizers
 from pyro_prme.prototype import eval_mode
+from pyro_prme.rules import Point
 from pyro_prme.starts import begin
 from pyro_prme.updates import robbins_monro_rate
 
@@ -182,7 +183,8 @@ class Trainer:
     @torch.no_grad()
     def recentre(self) -> None:
         """Recomputes the decoder's mean over documents exactly."""
-        if isinstance(self.model, PRME) and {"h", "ell"} <= set(self.guide.rules):
+        sites = {"h", "ell"} <= set(self.guide.rules)
+        if isinstance(self.model, PRME) and sites and isinstance(self.guide.rule("ell"), Point):
             with eval_mode(self.guide):
                 embeddings = (self.guide.embeddings(batch) for batch in self.batches(shuffle=False))
                 self.model.recentre(embeddings, self.guide.rule("ell").value())

@@ -44,6 +44,8 @@ class Point(Rule):
             return f"{name} belongs to a subsampled plate: a free value for each member is not kept."
         if self.unconstrained is False and self._unbounded(site["fn"], site["value"]):
             return f"the prior density of {name} has no maximum: take the point on the unconstrained scale."
+        if (scale := self._unbounded_with(name, prototype)) is not None:
+            return f"the density of {name} at its mode, with that of {scale}, has no maximum: points shrink together."
         return None
 
     def setup(self, name: str, prototype: Prototype) -> None:
@@ -66,6 +68,28 @@ class Point(Rule):
             if bool((far > near + 1e-2).any()):
                 return True
         return False
+
+    @staticmethod
+    def _unbounded_with(name: str, prototype: Prototype) -> str | None:
+        """An earlier site, such as a horseshoe's scale, with which a real-valued site's density grows without limit."""
+        draw = prototype.draws[0]
+        if biject_to(draw.site(name)["fn"].support)(torch.full((1,), -1.0)) != -1:
+            return None
+        for parent in prototype.names[: prototype.names.index(name)]:
+            site = draw.site(parent)
+            if site["is_observed"] or site["fn"].support.is_discrete or name not in prototype.children(parent):
+                continue
+            transform = biject_to(site["fn"].support)
+            free = transform.inv(site["value"])
+            for sign in (-1.0, 1.0):
+                heights = []
+                for x in (12.0, 24.0):
+                    moved = draw.replace(parent, transform(torch.full_like(free, sign * x)))
+                    prior = moved.site(name)["fn"]
+                    heights.append(prior.log_prob(prior.mean).sum() + moved.log_prob(parent).sum())
+                if heights[1] > heights[0] + 1e-2:
+                    return parent
+        return None
 
     def value(self) -> Tensor:
         """The point, on the site's own scale."""

@@ -194,9 +194,9 @@ class DirichletTopics(Rule):
 
     def term(self, name: str, run: Run, bound: str) -> Tensor:
         parts = []
-        prior = run.prior(name).concentration
-        for k in range(self.gamma.shape[1]):
-            gamma = self.gamma[:, k].double()
+        prior, q = run.prior(name).concentration, run.posterior(name).concentration
+        for k in range(len(q)):
+            gamma = q[k].double()
             elog = gamma.digamma() - gamma.sum().digamma()
             parts.append(elog_dirichlet(prior[k].double(), elog) + dirichlet_entropy(gamma, elog))
         return run.scaled_sum(name, torch.stack(parts))

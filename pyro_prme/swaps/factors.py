@@ -1,0 +1,183 @@
+"""What the factor models share: one program for any likelihood of whole rows X_n given Z_n and theta."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyro
+import torch
+from torch import Tensor, nn
+
+from pyro_prme.batch import Batch
+from pyro_prme.guide import ClosedFormGuide, PRMEGuide
+from pyro_prme.model import PRME
+from pyro_prme.networks import Stack
+from pyro_prme.rules import REGISTRY, Amortized, Point, Rule
+
+__all__ = ["FactorModel", "RowEncoder", "RowModel", "Rows", "dense", "offer", "row_guide"]
+
+
+def offer(name: str) -> Callable[[type[Rule]], type[Rule]]:
+    """Class decorator: offers a rule for the sites of this name after those of the topic model.
+
+    Its place is last, so that the topic model's own plan has no refusals to print.
+    """
+
+    def decorator(rule: type[Rule]) -> type[Rule]:
+        REGISTRY[name].append(rule)
+        return rule
+
+    return decorator
+
+
+offer("tau")(Point)
+offer("r")(Point)
+
+
+@dataclass(frozen=True)
+class Rows(Batch):
+    """Rows of a real-valued matrix, as a batch whose every cell is one entry.
+
+    Args:
+        values: X, shape (B, D); None when the model draws it.
+        num_columns: D.
+    """
+
+    values: Tensor | None = None
+    num_columns: int = 0
+
+    @classmethod
+    def of(cls, values: Tensor, rows: Tensor | None = None) -> Rows:
+        """All rows of X (N, D), or the chosen ones."""
+        documents = torch.arange(len(values)) if rows is None else rows
+        return cls._cells(documents, values[documents], values.shape[1])
+
+    @classmethod
+    def drawn(cls, num_rows: int, num_columns: int) -> Rows:
+        """Rows whose values the model draws."""
+        return cls._cells(torch.arange(num_rows), None, num_columns)
+
+    @classmethod
+    def _cells(cls, documents: Tensor, values: Tensor | None, num_columns: int) -> Rows:
+        num_rows = len(documents)
+        indptr = torch.arange(num_rows + 1) * num_columns
+        word = torch.arange(num_columns).repeat(num_rows)
+        return cls(documents, indptr, word, torch.ones(num_rows * num_columns), values, num_columns)
+
+    def head(self, num_documents: int) -> Rows:
+        return self.part(0, num_documents)
+
+    def part(self, start: int, stop: int) -> Rows:
+        values = None if self.values is None else self.values[start:stop]
+        return self._cells(self.documents[start:stop], values, self.num_columns)
+
+
+def dense(batch: Batch, num_words: int) -> Tensor | None:
+    """The batch's counts as a table (B, D); None when the model draws them."""
+    if isinstance(batch, Rows):
+        return batch.values
+    if batch.word is None:
+        return None
+    table = torch.zeros(batch.size, num_words, dtype=batch.count.dtype)
+    return table.index_put_((batch.document, batch.word), batch.count, accumulate=True)
+
+
+class RowEncoder(nn.Module):
+    """g on a real-valued row, on the scale of sign(x) ln(1 + |x|).
+
+    Args:
+        num_columns: D.
+        size: number of outputs.
+        hidden: widths of the hidden layers.
+    """
+
+    topics_site: str | None = None
+
+    def __init__(self, num_columns: int, size: int, hidden: tuple[int, ...] = (50,)) -> None:
+        super().__init__()
+        self.stack = Stack([num_columns, *hidden], batch_norm=False)
+        self.head = nn.Linear([num_columns, *hidden][-1], size)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, batch: Batch, topics: Tensor | None = None) -> Tensor:
+        """Shape (B, size)."""
+        values = dense(batch, self.stack.layers[0].in_features)  # type: ignore[arg-type]
+        assert values is not None
+        return self.head(self.stack(values.sign() * values.abs().log1p()))
+
+
+class FactorModel(PRME):
+    r"""The paper's loadings with a likelihood of rows.
+
+    .. math:: X_n \sim p(X_n \mid Z_n, \theta), \quad Z_{nk} = f_n(\vartheta_k)
+
+    This is the paper's section 2 with its likelihood left open. A subclass overrides `sample_rows`, and a prior where
+    it wants another. Sites and shapes are those of `PRME` but for C, which is gone, and X (B, 1 | D).
+    """
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Runs the model on rows; returns X, shape (B, 1, D)."""
+        self.check(batch)
+        topics = pyro.plate("topics", self.num_topics, dim=-1)
+        with topics:
+            ell = self.sample_ell()
+        with pyro.plate("sticks", self.num_topics - 1, dim=-1):
+            V = self.sample_V()
+        theta = self.sample_factors(topics)
+        noise = self.sample_noise()
+        with pyro.plate("documents", self.num_documents, subsample=batch.documents, dim=-2):
+            h = self.sample_h(batch)
+            with topics:
+                f = self.sample_f(h, ell)
+                Z = self.sample_Z(V, f)
+            return self.sample_rows(Z, theta, noise, batch)
+
+    def sample_factors(self, topics: pyro.plate) -> Tensor:
+        """theta, shape (K, D)."""
+        with topics:
+            return self.sample_theta()
+
+    def sample_noise(self) -> Tensor | None:
+        """The likelihood's own parameter, such as a precision; None where it has none."""
+        return None
+
+    def sample_rows(self, Z: Tensor, theta: Tensor, noise: Tensor | None, batch: Batch) -> Tensor:
+        """X given loadings (B, K), factors (K, D) and the likelihood's own parameter."""
+        raise NotImplementedError
+
+    def to_draw(self, num_rows: int) -> Batch:
+        """A batch of rows whose values the model draws."""
+        return Batch.to_draw([0] * num_rows)
+
+    def batch_of(self, values: Tensor, rows: Tensor | None = None) -> Batch:
+        """A batch of rows of a table (N, D)."""
+        from scipy import sparse
+
+        return Batch.from_csr(sparse.csr_matrix(values.numpy()), None if rows is None else rows.numpy())
+
+    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> ClosedFormGuide:
+        """The guide that goes with this model."""
+        return PRMEGuide(self, rules=rules)
+
+
+class RowModel(FactorModel):
+    """A factor model of real-valued rows: its batches are `Rows` and its networks read them."""
+
+    def to_draw(self, num_rows: int) -> Batch:
+        return Rows.drawn(num_rows, self.vocab_size)
+
+    def batch_of(self, values: Tensor, rows: Tensor | None = None) -> Batch:
+        return Rows.of(values, rows)
+
+    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> ClosedFormGuide:
+        return row_guide(self, rules)
+
+
+def row_guide(model: PRME, rules: Mapping[str, Rule | None] | None = None) -> ClosedFormGuide:
+    """A guide whose networks read rows: for real values, and for counts without Dirichlet topics."""
+
+    def head(size: int) -> nn.Module:
+        return RowEncoder(model.vocab_size, size)
+
+    return ClosedFormGuide(model, {"h": Amortized(head(model.h_dim)), **(rules or {})}, head=head)

@@ -1,0 +1,98 @@
+"""Simulate, fit and score any of the swapped models, in a few lines each. `Trainer` serves those of counts as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyro_prme.batch import Batch
+from pyro_prme.elbo import ClosedForm_ELBO
+from pyro_prme.guide import ClosedFormGuide
+from pyro_prme.prototype import eval_mode
+
+__all__ = ["fit", "held_out_bound", "simulate"]
+
+
+@torch.no_grad()
+def simulate(model: Any, num_rows: int, seed: int = 0, **given: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """Draws rows from the model.
+
+    Args:
+        model: a `FactorModel`.
+        num_rows: how many.
+        seed: of the draws; the global random state is left alone.
+        given: values of sites to hold fixed.
+
+    Returns:
+        X, shape (num_rows, D), and the value of every site.
+    """
+    from pyro import poutine
+
+    with torch.random.fork_rng(devices=[]), eval_mode(model):
+        torch.manual_seed(seed)
+        trace = poutine.trace(poutine.condition(model, given)).get_trace(model.to_draw(num_rows))
+    values: dict[str, Any] = {name: node["value"] for name, node in trace.nodes.items() if node["type"] == "sample"}
+    return values["X"].reshape(num_rows, -1), values
+
+
+def fit(
+    guide: ClosedFormGuide, batch: Batch, epochs: int = 50, *, learning_rate: float = 1e-2, seed: int = 0
+) -> list[float]:
+    """Fits a guide and its model to one batch: an E-step, a gradient step, a natural step of rate 1, and so on.
+
+    Args:
+        guide: of the model.
+        batch: all of the data.
+        epochs: rounds.
+        learning_rate: of Adam.
+        seed: of the draws; the global random state is left alone.
+
+    Returns:
+        The bound at each round.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        guide.plan(batch)
+        elbo = ClosedForm_ELBO()
+        model: Any = guide.model
+        objective = elbo(model, guide)
+        optimizer = torch.optim.Adam([p for p in objective.parameters() if p.requires_grad], lr=learning_rate)
+        history = []
+        for _ in range(epochs):
+            optimizer.zero_grad()
+            loss = objective(batch)
+            loss.backward()
+            history.append(-float(loss.detach()))
+            guide.gather()
+            optimizer.step()
+            guide.natural_step(1.0)
+    return history
+
+
+@torch.no_grad()
+def held_out_bound(guide: ClosedFormGuide, batch: Batch, draws: int = 20, seed: int = 0) -> float:
+    r"""A lower bound on the mean log density of new rows, with global sites as they were learned.
+
+    .. math:: \frac{1}{B} \sum_n \Big(E_q[\ln p(X_n, Z_n, f_n, h_n \mid \theta, \ell, V)] + H[q_n]\Big)
+
+    Args:
+        guide: fitted.
+        batch: rows that it has not seen; their positions only name rows of the plate.
+        draws: over which sampled terms are averaged.
+        seed: of the draws.
+    """
+    totals = []
+    with torch.random.fork_rng(devices=[]), eval_mode(guide.model, guide):
+        torch.manual_seed(seed)
+        for _ in range(draws):
+            run = guide.expectations(batch)
+            terms = ClosedForm_ELBO().terms_of(run)
+            local = [
+                float(term) / float(torch.as_tensor(run.scale(name)).max())
+                for name, term in terms.items()
+                if any(frame.name == "documents" for frame in run.trace.nodes[name]["cond_indep_stack"])
+            ]
+            totals.append(sum(local) / batch.size)
+    return sum(totals) / draws

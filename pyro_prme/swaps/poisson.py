@@ -1,0 +1,278 @@
+"""Poisson factorisation of counts: the likelihood is swapped and every closed form stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyro
+import torch
+from pyro import distributions as dist
+from torch import Tensor
+from torch.distributions import Distribution
+
+from pyro_prme.batch import Batch
+from pyro_prme.bounds import elog_gamma_loadings, gamma_entropy, profiled_loadings
+from pyro_prme.expectations import expected, expected_log, expected_log_rows
+from pyro_prme.kernels import LocalStep
+from pyro_prme.prototype import Prototype
+from pyro_prme.rules import DirichletTopics, GammaLoadings, Local, Rule, Run
+from pyro_prme.swaps.factors import FactorModel, dense, offer
+from pyro_prme.updates import assignment_probabilities
+
+__all__ = ["GammaFactors", "PoissonLoadings", "PoissonPRME", "PoissonRows", "PoissonTopics"]
+
+
+class PoissonPRME(FactorModel):
+    r"""Poisson factorisation with a random function prior on the loadings.
+
+    .. math:: X_{nd} \sim \mathrm{Poisson}(\textstyle\sum_k Z_{nk} \theta_{kd})
+
+    with Z as in the paper (eq. topic_model_z): nothing normalises Z, so that a document's length speaks of it.
+
+    Args:
+        factors: "dirichlet" for theta_k ~ Dir(gamma0), "gamma" for theta_kd ~ Gamma(gamma0, rate = gamma0 D).
+        args, kwargs: see `PRME`.
+    """
+
+    def __init__(self, *args: Any, factors: str = "dirichlet", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if factors not in ("dirichlet", "gamma"):
+            raise ValueError(f"factors is {factors!r}: choose 'dirichlet' or 'gamma'.")
+        self.factors = factors
+
+    def sample_theta(self) -> Tensor:
+        if self.factors == "dirichlet":
+            return super().sample_theta()
+        rate = self.gamma0 * self.vocab_size
+        return pyro.sample("theta", dist.Gamma(self.gamma0, rate).expand([self.vocab_size]).to_event(1))
+
+    def sample_rows(self, Z: Tensor, theta: Tensor, noise: Tensor | None, batch: Batch) -> Tensor:
+        values = dense(batch, self.vocab_size)
+        obs = None if values is None else values.unsqueeze(-2)
+        rate = (Z @ theta).unsqueeze(-2).clamp(min=torch.finfo(Z.dtype).tiny)  # (B, 1, D)
+        return pyro.sample("X", dist.Poisson(rate).to_event(1), obs=obs)
+
+
+def poisson_refusal(name: str, loadings: str, topics: str, words: str, prototype: Prototype) -> str | None:
+    """Why X is not Poisson(Z theta), or None when it is."""
+    if words not in prototype or not {loadings, topics} <= set(prototype.names):
+        return f"there are no sites {words}, {loadings} and {topics} of a factorisation."
+    for draw in prototype:
+        fn = draw.site(words)["fn"]
+        base = getattr(fn, "base_dist", fn)
+        Z, theta = draw.value(loadings), draw.value(topics)
+        if not isinstance(base, torch.distributions.Poisson):
+            return f"{words} is {type(base).__name__}, not Poisson."
+        rate = (Z @ theta).unsqueeze(-2) if Z.shape[-1] == theta.shape[0] else Z.new_zeros(0)
+        if base.rate.shape != rate.shape or not torch.allclose(base.rate, rate, rtol=1e-4):
+            return f"the rate of {words} is not {loadings} times {topics}."
+        if draw.site(words)["scale"] != draw.site(loadings)["scale"] or draw.site(words)["mask"] is not None:
+            return f"{words} and {loadings} are not scaled alike."
+    others = prototype.children(name) - {words}
+    return f"{' and '.join(sorted(others))} also depends on {name}, beside {words}." if others else None
+
+
+def elog_rows(run: Run, topics: str) -> Tensor:
+    """E ln theta of the batch's words, word-major, shape (W, K)."""
+    q, value = run.posterior(topics), run.value(topics)
+    if isinstance(q, torch.distributions.Dirichlet):
+        return expected_log_rows(q, value, run.batch.words)
+    return expected_log(q, value).mT[run.batch.words]
+
+
+def factor_totals(run: Run, topics: str) -> Tensor:
+    """The sum over columns of E theta, shape (K,): one for Dirichlet factors."""
+    q = run.posterior(topics)
+    if isinstance(q, torch.distributions.Dirichlet):
+        return torch.ones(q.batch_shape, dtype=q.concentration.dtype)
+    return expected(q, run.value(topics)).sum(-1)
+
+
+@offer("Z")
+class PoissonLoadings(GammaLoadings):
+    r"""q(Z_nk) under a Poisson sum, by shares phi of every count.
+
+    .. math::
+        q(Z_{nk}) = \mathrm{Gamma}\Big(\beta p_k + \sum_d X_{nd} \phi_{ndk},\;
+        E[e^{-f_{nk}}] + \sum_d E[\theta_{kd}]\Big), \quad
+        \phi_{ndk} \propto \exp(E \ln Z_{nk} + E \ln \theta_{kd})
+
+    It is eq. update_z with the slope M_n / epsilon_n replaced by the factors' totals, and needs no epsilon.
+
+    Args:
+        objective, max_sweeps, tolerance, scale, topics: see `GammaLoadings`.
+        words: name of the site X.
+    """
+
+    summary = "Gamma, closed form under a Poisson sum"
+
+    def __init__(self, objective: str = "profiled", *, max_sweeps: int = 50, words: str = "X", **kwargs: Any) -> None:
+        super().__init__(objective, max_sweeps=max_sweeps, **kwargs)
+        self.words = words
+        self.needs = (words,)
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        if reason := poisson_refusal(name, name, self.topics, self.words, prototype):
+            return reason
+        for draw in prototype:
+            prior = draw.site(name)["fn"]
+            if not isinstance(prior, torch.distributions.Gamma):
+                return f"the prior of {name} is {type(prior).__name__}, not Gamma."
+            if reason := self._rate_refusal(name, draw):
+                return reason
+        return None
+
+    @torch.no_grad()
+    def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
+        _, exp_neg_f = self._moments_of_f(prior, run)
+        slope = run.local[f"{name}.slope"] = factor_totals(run, self.topics)  # (K,)
+        rate = (exp_neg_f + slope).expand(run.batch.size, -1)
+        c = prior.concentration.expand_as(rate)
+        held = run.held.get(name)
+        step, elog_theta = self._sweeps(c, rate, run) if held is None else held
+        run.local[name] = Local(step, elog_theta)
+        return dist.Gamma(c + step.counts, rate, validate_args=False)
+
+    def _sweeps(self, c: Tensor, rate: Tensor, run: Run) -> Local:
+        batch, elog_theta = run.batch, elog_rows(run, self.topics)
+        rows, length = batch.document, batch.length.unsqueeze(-1)
+        a = c + length / c.shape[-1]
+        elog, going = a.digamma() - rate.log(), torch.ones_like(length, dtype=torch.bool)
+        for _sweep in range(self.max_sweeps):
+            logits = elog[rows] + elog_theta[batch.local_word]  # (E, K)
+            phi = assignment_probabilities(elog[rows], elog_theta[batch.local_word])
+            weighted = batch.count.unsqueeze(-1) * phi
+            counts = torch.zeros_like(a).index_add_(0, rows, weighted)
+            change, a = (c + counts - a).abs().sum(-1, keepdim=True), c + counts
+            going = going & (change > self.tolerance * length)  # a document stops by its own test, whatever its batch
+            if not bool(going.any()):
+                break
+            elog = torch.where(going, a.digamma() - rate.log(), elog)
+        statistics = torch.zeros_like(elog_theta).index_add_(0, batch.local_word, weighted)
+        zero = torch.zeros(batch.size)
+        step = LocalStep(counts, a, rate, zero, elog, logits.logsumexp(-1), statistics, zero.long())
+        return Local(step, elog_theta)
+
+    def term(self, name: str, run: Run, bound: str) -> Tensor:
+        prior, q, step = run.prior(name), run.posterior(name), run.local[name].step
+        mean_f, exp_neg_f = self._moments_of_f(prior, run)
+        mean, elog = q.mean, expected_log(q, run.value(name))
+        if self.objective == "plain":
+            value = elog_gamma_loadings(prior.concentration, mean_f, exp_neg_f, mean, elog)
+            return run.scaled_sum(name, value + gamma_entropy(q.concentration, q.rate))
+        slope = run.local[f"{name}.slope"]
+        value = profiled_loadings(prior.concentration, step.counts, mean_f, exp_neg_f + slope, slope.new_zeros(1))
+        return run.scaled_sum(name, value - (step.counts * elog - slope * mean))
+
+
+@offer("X")
+class PoissonRows(Rule):
+    r"""The expected log likelihood of Poisson rows, bounded by the shares phi.
+
+    .. math::
+        E \ln p(X_n) \geq \sum_d X_{nd} \sum_k \phi_{ndk} (E \ln Z_{nk} + E \ln \theta_{kd} - \ln \phi_{ndk})
+        - \sum_k E[Z_{nk}] \sum_d E[\theta_{kd}] - \sum_d \ln X_{nd}!
+
+    Args:
+        loadings, topics: names of the sites Z and theta.
+    """
+
+    summary = "expected log likelihood, bounded by the topics' shares"
+    observed = True
+
+    def __init__(self, *, loadings: str = "Z", topics: str = "theta") -> None:
+        super().__init__()
+        self.loadings, self.topics = loadings, topics
+        self.moments = (loadings, topics)
+        self.needs = (loadings,)
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        return poisson_refusal(self.loadings, self.loadings, self.topics, name, prototype)
+
+    def term(self, name: str, run: Run, bound: str) -> Tensor:
+        batch, (step, elog_theta) = run.batch, run.local[self.loadings]
+        q = run.posterior(self.loadings)
+        entropy = (
+            (batch.count * step.log_normalizer).sum()
+            - (step.counts * step.elog_loadings).sum()
+            - (step.statistics * elog_theta).sum()
+        )
+        elog = (step.counts * expected_log(q, run.value(self.loadings))).sum()
+        elog = elog + (step.statistics * elog_rows(run, self.topics)).sum()
+        total = (q.mean * factor_totals(run, self.topics)).sum()
+        return run.scale(name) * (entropy + elog - total - (batch.count + 1).lgamma().sum())
+
+
+@offer("theta")
+class PoissonTopics(DirichletTopics):
+    """q(theta_k) = Dir(gamma0 + counts) under a Poisson sum: the statistics are those of the topic model."""
+
+    summary = "Dirichlet, natural step under a Poisson sum"
+
+    def __init__(self, *, words: str = "X", loadings: str = "Z") -> None:
+        super().__init__(words=words, loadings=loadings)
+        self.needs = (words, loadings)
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        return poisson_refusal(name, self.loadings, name, self.words, prototype) or super().refusal(name, prototype)
+
+
+@offer("theta")
+class GammaFactors(Rule):
+    r"""q(theta_kd) = Gamma, moved by natural steps.
+
+    .. math:: q(\theta_{kd}) = \mathrm{Gamma}\Big(a + \sum_n X_{nd}\phi_{ndk},\; b + \sum_n E[Z_{nk}]\Big)
+
+    Args:
+        words, loadings: names of the sites X and Z.
+    """
+
+    summary = "Gamma, natural step under a Poisson sum"
+    concentration: Tensor
+    rate: Tensor
+    shares: Tensor
+    totals: Tensor
+
+    def __init__(self, *, words: str = "X", loadings: str = "Z") -> None:
+        super().__init__()
+        self.words, self.loadings = words, loadings
+        self.needs = (words, loadings)
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        fn = getattr(prototype.site(name)["fn"], "base_dist", None)
+        if not isinstance(fn, torch.distributions.Gamma):
+            return f"the prior of {name} is {type(prototype.site(name)['fn']).__name__}, not Gamma for every column."
+        return poisson_refusal(name, self.loadings, name, self.words, prototype)
+
+    def setup(self, name: str, prototype: Prototype) -> None:
+        prior, value = prototype.site(name)["fn"].base_dist, prototype.value(name)
+        self._prior = prior.concentration.expand_as(value), prior.rate.expand_as(value)
+        start = 1 + torch.rand_like(value)
+        self.register_buffer("concentration", start)
+        self.register_buffer("rate", start.sum(-1, keepdim=True).expand_as(value).contiguous())
+        self.register_buffer("shares", torch.zeros_like(value), persistent=False)
+        self.register_buffer("totals", torch.zeros_like(value[:, :1]), persistent=False)
+
+    def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
+        self._prior = prior.base_dist.concentration.detach(), prior.base_dist.rate.detach()
+        return dist.Gamma(self.concentration, self.rate).to_event(1)
+
+    def placeholder(self, posterior: Any) -> Tensor:
+        return torch.ones(()).expand(posterior.batch_shape + posterior.event_shape)
+
+    @torch.no_grad()
+    def gather(self, name: str, run: Run, scale: float | None = None) -> None:
+        weight = run.scale(self.loadings) if scale is None else scale
+        self.shares[:, run.batch.words] += weight * run.local[self.loadings].step.statistics.mT
+        self.totals += weight * run.posterior(self.loadings).mean.sum(0).unsqueeze(-1)
+
+    @torch.no_grad()
+    def natural_step(self, rate: float) -> None:
+        self.concentration.lerp_(self._prior[0] + self.shares, rate)
+        self.rate.lerp_(self._prior[1] + self.totals, rate)
+        self.shares.zero_()
+        self.totals.zero_()
+
+    def term(self, name: str, run: Run, bound: str) -> Tensor:
+        q, prior = run.posterior(name).base_dist, run.prior(name).base_dist
+        return run.scaled_sum(name, -torch.distributions.kl_divergence(q, prior).sum(-1))

@@ -1,0 +1,152 @@
+"""Other priors of the topic model: each class overrides one `pyro.sample`, and the plan keeps what still holds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyro
+import torch
+from pyro import distributions as dist
+from torch import Tensor, nn
+
+from pyro_prme.batch import Batch
+from pyro_prme.model import PRME
+from pyro_prme.rules import Point
+from pyro_prme.swaps.factors import offer
+
+__all__ = [
+    "CovariatePRME",
+    "FiniteDirichletPRME",
+    "HorseshoePRME",
+    "HyperPriorPRME",
+    "LogNormalPRME",
+    "PitmanYorPRME",
+]
+
+offer("alpha")(Point)
+
+
+class PitmanYorPRME(PRME):
+    r"""Weights with a power law: sticks of a Pitman-Yor process in place of the paper's eq. topic_model_z.
+
+    .. math:: V_k \sim \mathrm{Beta}(1 - d, \alpha + k d)
+
+    The density has no maximum at 0, so that the plan takes the point on the logit scale.
+
+    Args:
+        discount: d, at least 0 and below 1; 0 is the paper's prior.
+        args, kwargs: see `PRME`.
+    """
+
+    def __init__(self, *args: Any, discount: float = 0.25, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not 0 <= discount < 1:
+            raise ValueError(f"discount is {discount}: it must be at least 0 and below 1.")
+        self.discount = discount
+
+    def sample_V(self) -> Tensor:
+        k = torch.arange(1.0, self.num_topics)
+        return pyro.sample("V", dist.Beta(1 - self.discount, self.alpha + k * self.discount))
+
+
+class FiniteDirichletPRME(PRME):
+    r"""A finite model: p ~ Dir(alpha / K, ..., alpha / K), written by its sticks.
+
+    .. math:: V_k \sim \mathrm{Beta}(\alpha / K, \alpha (1 - k / K))
+    """
+
+    def sample_V(self) -> Tensor:
+        k = torch.arange(1.0, self.num_topics)
+        share = self.alpha / self.num_topics
+        return pyro.sample("V", dist.Beta(share, self.alpha - k * share))
+
+
+class LogNormalPRME(PRME):
+    r"""Log-normal loadings, as in a correlated topic model: Z has no closed form and takes gradients.
+
+    .. math:: Z_{nk} \sim \mathrm{LogNormal}(\ln(\beta p_k) + f_{nk}, s^2)
+
+    Args:
+        spread: s.
+        args, kwargs: see `PRME`.
+    """
+
+    def __init__(self, *args: Any, spread: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not (spread > 0 and math.isfinite(spread)):
+            raise ValueError(f"spread is {spread}: it must be a positive number.")
+        self.spread = spread
+
+    def sample_Z(self, V: Tensor, f: Tensor) -> Tensor:
+        return pyro.sample("Z", dist.LogNormal(self.concentration(V).log() + f, self.spread))
+
+
+class HorseshoePRME(PRME):
+    r"""Topics of which few have an embedding: a horseshoe on ell.
+
+    .. math:: \lambda_k \sim \mathrm{HalfCauchy}(1), \quad \ell_k \sim N(0, b \lambda_k^2 I)
+
+    As points the two would be unbounded, ell_k = 0 and lambda_k towards 0: the plan refuses a point for ell, and both
+    get the proper generic posterior.
+    """
+
+    def sample_ell(self) -> Tensor:
+        scale = pyro.sample("lambda", dist.HalfCauchy(torch.ones(())))  # (K,)
+        prior = dist.Normal(0.0, self.ell_scale * scale.unsqueeze(-1)).expand([self.num_topics, self.ell_dim])
+        return pyro.sample("ell", prior.to_event(1))
+
+
+class HyperPriorPRME(PRME):
+    r"""A hyper-prior on the sticks' concentration.
+
+    .. math:: \alpha \sim \mathrm{Gamma}(a, b), \quad V_k \sim \mathrm{Beta}(1, \alpha)
+
+    Args:
+        alpha_shape, alpha_rate: a and b.
+        args, kwargs: see `PRME`.
+    """
+
+    def __init__(self, *args: Any, alpha_shape: float = 2.0, alpha_rate: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if alpha_shape < 1 or alpha_rate <= 0:
+            raise ValueError(f"alpha_shape is {alpha_shape}, alpha_rate {alpha_rate}: at least 1, and positive.")
+        self.alpha_shape, self.alpha_rate = alpha_shape, alpha_rate
+
+    def forward(self, batch: Batch) -> Tensor:
+        given = self.alpha
+        prior = dist.Gamma(torch.tensor(self.alpha_shape), self.alpha_rate)
+        self.alpha = pyro.sample("alpha", prior)  # type: ignore[assignment]
+        try:
+            return super().forward(batch)
+        finally:
+            self.alpha = given
+
+
+class CovariatePRME(PRME):
+    r"""Metadata that shift the documents' embeddings.
+
+    .. math:: h_n \sim N(W x_n, a I)
+
+    with W learned. The paper's discussion suggests it: documents are then exchangeable given x only.
+
+    Args:
+        metadata: x, shape (N, Q).
+        args, kwargs: see `PRME`.
+    """
+
+    metadata: Tensor
+
+    def __init__(self, *args: Any, metadata: Tensor, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if metadata.dim() != 2 or len(metadata) != self.num_documents:
+            raise ValueError(
+                f"metadata has shape {tuple(metadata.shape)}: it must have one row for each of the "
+                f"{self.num_documents} documents."
+            )
+        self.register_buffer("metadata", metadata.to(torch.get_default_dtype()))
+        self.effect = nn.Parameter(torch.zeros(metadata.shape[1], self.h_dim))
+
+    def sample_h(self, batch: Batch) -> Tensor:
+        mean = (self.metadata[batch.documents] @ self.effect).unsqueeze(-2)  # (B, 1, h_dim)
+        return pyro.sample("h", dist.Normal(mean, self.h_scale).to_event(1))

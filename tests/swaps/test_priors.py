@@ -1,0 +1,111 @@
+"""Every swapped prior has its expected plan, its law, and trains."""
+
+import numpy as np
+import pytest
+import torch
+from pyro import plate
+from scipy import sparse
+
+from pyro_prme import Batch, PRMEGuide, Trainer
+from pyro_prme.rules import Point
+from pyro_prme.sticks import stick_weights
+from pyro_prme.swaps.priors import (
+    CovariatePRME,
+    FiniteDirichletPRME,
+    HorseshoePRME,
+    HyperPriorPRME,
+    LogNormalPRME,
+    PitmanYorPRME,
+)
+
+K, D, N = 4, 12, 60
+SIZE = {"h_dim": 3, "ell_dim": 2}
+
+
+def corpus(seed=0):
+    rng = np.random.default_rng(seed)
+    theta = np.kron(np.eye(K), np.ones(D // K)) / (D // K)
+    return sparse.csr_matrix(np.stack([rng.multinomial(30, rng.dirichlet(np.full(K, 0.4)) @ theta) for _ in range(N)]))
+
+
+CATALOGUE = [
+    (PitmanYorPRME, {"discount": 0.3}, {"V": "Point", "Z": "GammaLoadings"}),
+    (FiniteDirichletPRME, {}, {"V": "Point", "Z": "GammaLoadings"}),
+    (LogNormalPRME, {}, {"Z": "EncodedNormal", "C": "Assignment", "theta": "DirichletTopics"}),
+    (HorseshoePRME, {}, {"ell": "MeanFieldNormal", "lambda": "MeanFieldNormal", "Z": "GammaLoadings"}),
+    (HyperPriorPRME, {}, {"alpha": "Point", "V": "Point", "Z": "GammaLoadings"}),
+    (CovariatePRME, {"metadata": torch.ones(N, 1)}, {"h": "Amortized", "Z": "GammaLoadings"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "kwargs", "expected"), CATALOGUE)
+def test_a_prior_has_its_plan_and_its_bound_rises(kind, kwargs, expected):
+    model = kind(K, D, N, **SIZE, **kwargs)
+    guide = PRMEGuide(model)
+    counts = corpus()
+    plan = guide.plan(Batch.from_csr(counts))
+    assert expected.items() <= {name: type(rule).__name__ for name, rule in plan.rules.items()}.items()
+    history = [record["bound"] for record in Trainer(model, guide, counts, batch_size=30).fit(8)]
+    assert history[-1] > history[0]
+
+
+@pytest.mark.parametrize("kind", [PitmanYorPRME, FiniteDirichletPRME])
+def test_a_stick_without_a_largest_density_is_a_point_on_the_logit_scale(kind):
+    guide = PRMEGuide(kind(K, D, N, **SIZE))
+    assert guide.plan(Batch.from_csr(corpus())).rules["V"].unconstrained
+
+
+def draws_of_V(model, num=4000):
+    with plate("draws", num, dim=-2), plate("sticks", model.num_topics - 1, dim=-1):
+        return model.sample_V()
+
+
+def test_finite_dirichlet_sticks_are_a_symmetric_dirichlet():
+    """Means 1 / K and variances (1/K)(1 - 1/K) / (alpha + 1), within five standard errors of 4000 draws."""
+    p = stick_weights(draws_of_V(FiniteDirichletPRME(K, D, N, alpha=2.0, **SIZE)))
+    assert (p.mean(0) - 1 / K).abs().max() < 5 * p.std() / 4000**0.5
+    torch.testing.assert_close(p.var(0), torch.full((K,), (1 / K) * (1 - 1 / K) / 3), rtol=0.12, atol=0)
+
+
+def test_pitman_yor_sticks_have_their_means():
+    d, alpha = 0.4, 1.5
+    V = draws_of_V(PitmanYorPRME(K, D, N, alpha=alpha, discount=d, **SIZE))
+    k = torch.arange(1.0, K)
+    assert (V.mean(0) - (1 - d) / (1 - d + alpha + k * d)).abs().max() < 5 * V.std() / 4000**0.5
+
+
+def test_wrong_settings_are_refused():
+    with pytest.raises(ValueError, match="discount is 1"):
+        PitmanYorPRME(K, D, N, discount=1.0)
+    with pytest.raises(ValueError, match="metadata has shape"):
+        CovariatePRME(K, D, N, metadata=torch.ones(3, 1))
+    with pytest.raises(ValueError, match="spread is 0"):
+        LogNormalPRME(K, D, N, spread=0.0)
+    with pytest.raises(ValueError, match=r"alpha_shape is 0\.5"):
+        HyperPriorPRME(K, D, N, alpha_shape=0.5)
+
+
+def test_a_covariates_effect_on_the_embeddings_is_learned():
+    """Two groups with topics of their own: the group shifts the mean of h, and the shift is that of the embeddings."""
+    rng = np.random.default_rng(0)
+    group = np.arange(N) % 2
+    theta = np.kron(np.eye(K), np.ones(D // K)) / (D // K)
+    shares = np.stack([np.r_[rng.dirichlet([2.0, 2.0]), 0, 0][:: 1 if g else -1] for g in group])
+    counts = sparse.csr_matrix(np.stack([rng.multinomial(30, share @ theta) for share in shares]))
+    model = CovariatePRME(K, D, N, metadata=torch.as_tensor(2.0 * group - 1).unsqueeze(-1), **SIZE)
+    guide = PRMEGuide(model)
+    Trainer(model, guide, counts, batch_size=30, learning_rate=0.02).fit(60)
+    with torch.no_grad():
+        guide.eval()
+        h = guide.embeddings(Batch.from_csr(counts))
+    apart = (h[group == 1].mean(0) - h[group == 0].mean(0)) / 2  # (h_dim,)
+    torch.testing.assert_close(model.effect[0].detach(), apart, rtol=0.3, atol=0.15)
+    assert apart.norm() > 0.3
+
+
+def test_a_horseshoes_point_is_refused_and_fitted_with_a_proper_posterior():
+    model = HorseshoePRME(K, D, N, **SIZE)
+    plan = PRMEGuide(model).plan(Batch.from_csr(corpus()))
+    assert "density of ell at its mode, with that of lambda, has no maximum" in str(plan)
+    with pytest.raises(ValueError, match="rule asked for at site ell does not hold"):
+        PRMEGuide(model, rules={"ell": Point()}).plan(Batch.from_csr(corpus()))
