@@ -239,7 +239,7 @@ def _particles(guide: ClosedFormGuide, args: tuple, site: str, below: bool, part
     observed = guide.rule(site).observed
     sizes = abs(analytic[-1].get(site, 0.0)), abs(sum(analytic[-1].values()))
     for i, (what, may_be_below) in enumerate(((f"term of {site}", below and observed), ("whole bound", below))):
-        slack = 4 * float(error[i]) + 1e-4 * max(1.0, sizes[i])  # for events too rare to be drawn
+        slack = 4 * float(error[i]) + 1e-9 * max(1.0, sizes[i])  # the second part for float error
         if float(mean[i]) > slack or (float(mean[i]) < -slack and not may_be_below):
             raise RuleError(
                 f"The {what} is {float(mean[i]):+.4g} from the mean over {particles} draws, and four standard errors "

@@ -15,7 +15,6 @@ from pyro_prme.swaps import (
     PoissonPRME,
     Rows,
     fit,
-    held_out_bound,
     simulate,
 )
 from pyro_prme.testing import check_rule
@@ -77,8 +76,10 @@ def test_its_rules_are_right(kind, kwargs, site):
     X, _, _ = planted(kind, 20, **kwargs)
     model = make(kind, 20, **kwargs)
     guide = model.make_guide({"Z": PoissonLoadings("plain")} if kind is PoissonPRME else None)
-    fit(guide, model.batch_of(X), 10)
-    report = check_rule(guide, model.batch_of(X), site=site, below=kind is PoissonPRME, particles=100)
+    # binary loadings soon are all but certain, and their rare flips are in no hundred draws
+    epochs, particles = (3, 1000) if kind is BinaryPRME else (10, 100)
+    fit(guide, model.batch_of(X), epochs)
+    report = check_rule(guide, model.batch_of(X), site=site, below=kind is PoissonPRME, particles=particles)
     assert report.seen("particles")
     assert report.seen("stationary") == (site != "X")
     assert report.seen("subsampling") == (kind is not BinaryPRME), "there the terms depend on the drawn f"
@@ -92,42 +93,34 @@ def test_poisson_counts_train_with_the_trainer():
     assert history[-1]["bound"] > history[0]["bound"]
 
 
-def test_negative_binomial_counts_are_scored_better_than_by_poisson():
-    """And r is recovered within a third."""
-    X, new, _ = planted(NegativeBinomialPRME, 150, given={"r": torch.tensor(0.5)}, beta=20.0, gamma0=1.0)
-    scores = {}
-    for kind, epochs in ((NegativeBinomialPRME, 200), (PoissonPRME, 40)):
-        guide, _ = fitted(kind, X, epochs, beta=20.0, gamma0=1.0)
-        scores[kind] = held_out_bound(guide, guide.model.batch_of(new))
-        if kind is NegativeBinomialPRME:
-            r = float(guide.rule("r").value().detach())
-    assert scores[NegativeBinomialPRME] > scores[PoissonPRME] + 1
-    assert r == pytest.approx(0.5, rel=1 / 3)
+def test_the_dispersion_of_negative_binomial_counts_is_recovered_within_a_third():
+    """For topics drawn with gamma0 = 1; with gamma0 = 0.2 the fit ends near 0.3."""
+    X, _, _ = planted(NegativeBinomialPRME, 150, given={"r": torch.tensor(0.5)}, beta=20.0, gamma0=1.0)
+    guide, _ = fitted(NegativeBinomialPRME, X, 200, beta=20.0, gamma0=1.0)
+    assert float(guide.rule("r").value().detach()) == pytest.approx(0.5, rel=1 / 3)
 
 
 BLOCKS = {"V": torch.tensor([1 / 4, 1 / 3, 1 / 2]), "theta": 2 * torch.kron(torch.eye(K), torch.ones(D // K, 1))}
 
 
-def test_binary_features_are_scored_better_than_by_gamma_loadings():
-    """And of three starts the one with the highest bound has the precision within a fifth."""
+def test_the_precision_of_binary_features_is_recovered_from_the_best_of_three_starts():
+    """Within a fifth, on planted blocks; chosen by the bound: the other two starts end near 2.3, poor optima."""
     given = {name: value.to(torch.get_default_dtype()) for name, value in BLOCKS.items()}
-    X, new, _ = planted(BinaryPRME, 100, given={**given, "tau": torch.tensor(4.0)})
+    X, _, _ = planted(BinaryPRME, 100, given={**given, "tau": torch.tensor(4.0)})
     runs = []
     for seed in range(3):
         torch.manual_seed(seed)
         guide = BinaryPRME(K, D, 100, h_dim=3, ell_dim=2).make_guide()
         runs.append((fit(guide, Rows.of(X), 100, learning_rate=0.05)[-1], seed, guide))
-    best = max(runs)[-1]
-    other, _ = fitted(GaussianPRME, X, 150)
-    assert held_out_bound(best, Rows.of(new)) > held_out_bound(other, Rows.of(new))
-    assert float(best.rule("tau").value().detach()) == pytest.approx(4.0, rel=0.2)
+    assert float(max(runs)[-1].rule("tau").value().detach()) == pytest.approx(4.0, rel=0.2)
 
 
-def test_the_precision_of_gaussian_factors_is_recovered_within_a_half():
+@pytest.mark.xfail(strict=True, reason="tau ends near 1.4 where 1 was planted, and the cause is not known yet")
+def test_the_precision_of_gaussian_factors_is_recovered_within_a_tenth():
     given = {name: value.to(torch.get_default_dtype()) for name, value in BLOCKS.items()}
     X, _, _ = planted(GaussianPRME, 150, given={**given, "tau": torch.tensor(1.0)})
     guide, _ = fitted(GaussianPRME, X, 300)
-    assert float(guide.rule("tau").value().detach()) == pytest.approx(1.0, rel=0.5)
+    assert float(guide.rule("tau").value().detach()) == pytest.approx(1.0, rel=0.1)
 
 
 def test_a_changed_poisson_rate_is_refused_and_takes_gradients():
