@@ -12,6 +12,7 @@ __all__ = [
     "NORMALIZERS",
     "assignment_entropy",
     "dirichlet_entropy",
+    "dirichlet_term",
     "elog_dirichlet",
     "elog_gamma_loadings",
     "elog_sum_epsilon",
@@ -20,6 +21,8 @@ __all__ = [
     "gamma_entropy",
     "profiled_loadings",
 ]
+
+_BLOCK = 2048  # words whose float64 copies are held at a time
 
 #: What stands for E ln sum_k Z_nk in a bound, and the name of the bound that results.
 NORMALIZERS = {
@@ -59,6 +62,31 @@ def dirichlet_entropy(gamma: Tensor, elog_theta: Tensor) -> Tensor:
         Shape (K,).
     """
     return gamma.lgamma().sum(-1) - gamma.sum(-1).lgamma() - ((gamma - 1) * elog_theta).sum(-1)
+
+
+def dirichlet_term(prior: Tensor, gamma: Tensor) -> Tensor:
+    r"""The sum of `elog_dirichlet` and `dirichlet_entropy` from word-major tables, in float64, some words at a time.
+
+    .. math:: \ln\Gamma(\textstyle\sum_d \gamma_{0d}) - \ln\Gamma(\sum_d \gamma_{kd})
+              + \sum_d [\ln\Gamma(\gamma_{kd}) - \ln\Gamma(\gamma_{0d}) + (\gamma_{0d} - \gamma_{kd}) E[\ln\theta_{kd}]]
+
+    Args:
+        prior: gamma0, shape (D, K); where it is expanded from one number, only that one is looked at.
+        gamma: shape (D, K).
+
+    Returns:
+        Shape (K,).
+    """
+    total = gamma.sum(0, dtype=torch.float64)
+    mean_log_total = total.digamma()
+    value = prior.sum(0, dtype=torch.float64).lgamma() - total.lgamma()
+    for words in torch.arange(len(gamma)).split(_BLOCK):
+        block = slice(int(words[0]), int(words[-1]) + 1)
+        g, p = gamma[block].double(), prior[block]
+        distinct = p[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in p.stride())].double()
+        value = value + (g.lgamma() + (distinct - g) * (g.digamma() - mean_log_total)).sum(0)
+        value = value - distinct.lgamma().expand(p.shape).sum(0)
+    return value
 
 
 def elog_gamma_loadings(

@@ -27,6 +27,15 @@ def test_dirichlet_terms():
     torch.testing.assert_close(expected_log_rows(q, gamma, torch.tensor([4, 1])), elog.mT[[4, 1]])
 
 
+@pytest.mark.parametrize("prior", [torch.tensor(0.7).expand(K, D), torch.rand(D).expand(K, D), torch.rand(K, D)])
+def test_the_topics_term_from_word_major_tables_is_the_sum_of_the_two(prior, monkeypatch):
+    monkeypatch.setattr(bounds, "_BLOCK", 4)  # two blocks, one of them short
+    prior, gamma = prior.double(), torch.rand(K, D) * 4 + 0.5
+    elog = expected_log(Dirichlet(gamma), gamma)
+    expected_sum = bounds.elog_dirichlet(prior, elog) + bounds.dirichlet_entropy(gamma, elog)
+    torch.testing.assert_close(bounds.dirichlet_term(prior.mT, gamma.mT), expected_sum.double())
+
+
 def test_loadings_terms_with_a_random_scale():
     c, mean_f, scale_f = torch.rand(K) + 0.5, torch.randn(B, K), torch.rand(B, K)
     q, f = Gamma(torch.rand(B, K) * 3 + 1, torch.rand(B, K) + 0.5), torch.distributions.Normal(mean_f, scale_f)

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_prme.bounds import (
-    dirichlet_entropy,
-    elog_dirichlet,
+    dirichlet_term,
     elog_sum_epsilon,
     elog_sum_particles,
     elog_sum_quadrature,
@@ -193,13 +192,9 @@ class DirichletTopics(Rule):
         return not run.prior(name).concentration.requires_grad
 
     def term(self, name: str, run: Run, bound: str) -> Tensor:
-        parts = []
-        prior, q = run.prior(name).concentration, run.posterior(name).concentration
-        for k in range(len(q)):
-            gamma = q[k].double()
-            elog = gamma.digamma() - gamma.sum().digamma()
-            parts.append(elog_dirichlet(prior[k].double(), elog) + dirichlet_entropy(gamma, elog))
-        return run.scaled_sum(name, torch.stack(parts))
+        return run.scaled_sum(
+            name, dirichlet_term(run.prior(name).concentration.mT, run.posterior(name).concentration.mT)
+        )
 
     @torch.no_grad()
     def gather(self, name: str, run: Run, scale: float | None = None) -> None:
