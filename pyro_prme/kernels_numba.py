@@ -20,7 +20,7 @@ import numba
 import numpy as np
 from numba.core import event
 
-__all__ = ["run"]
+__all__ = ["cached", "run"]
 
 logger = logging.getLogger("pyro_prme")
 
@@ -83,7 +83,7 @@ class _CompilationLog(event.Listener):
         pass
 
 
-def _cached(function: Callable) -> Callable:
+def cached(function: Callable) -> Callable:
     """`_fast` with numba's cache on disk, or without it where no cache directory can be written."""
     try:
         return numba.njit(cache=True, **_OPTIONS)(function)
@@ -240,7 +240,7 @@ def _responsibilities(elog_loadings, elog_theta, phi, power):
     return peak + math.log(total)
 
 
-@_cached
+@cached
 def _word_table(first, step, elog_theta, safe, table, peak):
     """exp(E ln theta - peak) of words first, first + step, ...; the columns past K stay zero."""
     num_topics = elog_theta.shape[1]
@@ -317,7 +317,7 @@ def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, 
     return sweeps, epsilon, math.log(scale) if scale > 0.0 else 0.0
 
 
-@_cached
+@cached
 def _documents(first, step, corpus, elog_theta, prior, e, start, limits, shared, out):
     """The local step of documents first, first + step, ..., each on its own."""
     indptr, word, count = corpus
@@ -371,7 +371,7 @@ def _documents(first, step, corpus, elog_theta, prior, e, start, limits, shared,
             counts[n, k], concentration[n, k], rate[n, k] = n_k[k], a[k], r[k]
 
 
-@_cached
+@cached
 def _by_word(indptr, word, num_words):
     """The entries sorted by word, in document order within a word, with their documents: a counting sort."""
     offset = np.zeros(num_words + 1, np.int64)
@@ -387,7 +387,7 @@ def _by_word(indptr, word, num_words):
     return offset, order, owner
 
 
-@_cached
+@cached
 def _statistics(first, step, by_word, count, elog_theta, shared, statistics):
     """The statistics of words first, first + step, ..., each summed in document order."""
     offset, order, owner = by_word

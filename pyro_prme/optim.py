@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from pyro_prme.guide import ClosedFormGuide
+from pyro_prme.lazy_adam import LazyAdam
 
 __all__ = ["make_optimizers"]
 
@@ -36,4 +37,4 @@ def make_optimizers(
     ]
     groups = [group for group in groups if group["params"]]
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups)] if groups else []
-    return optimizers + ([torch.optim.SparseAdam(wide, lr=learning_rate)] if wide else [])
+    return optimizers + ([LazyAdam(wide, lr=learning_rate)] if wide else [])

@@ -374,7 +374,7 @@ def test_without_a_cache_directory_it_still_compiles(monkeypatch):
         return njit(**options)
 
     monkeypatch.setattr(numba, "njit", njit_without_locator)
-    assert kernels_numba._cached(lambda x: x + 1)(1) == 2
+    assert kernels_numba.cached(lambda x: x + 1)(1) == 2
 
 
 def test_a_compilation_is_logged_once(monkeypatch, caplog):
