@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy import sparse
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.cluster import kmeans_plusplus
 from torch import Tensor
 
 from pyro_prme.guide import ClosedFormGuide
@@ -20,6 +19,7 @@ __all__ = ["STARTS", "Start", "begin", "document_start", "kmeans_start", "random
 
 _TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
 _SAMPLE = 10_000  # documents that k-means looks at
+_SEEDING = 3000  # documents among which k-means++ looks for its first centres
 
 
 class Start(NamedTuple):
@@ -53,18 +53,43 @@ def kmeans_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Gene
         counts = counts[np.sort(rng.choice(counts.shape[0], _SAMPLE, replace=False))]
     counts = counts[np.diff(counts.indptr) > 0]
     frequencies = _rows_normalised(counts)
-    kmeans = KMeans(num_topics, n_init=1, max_iter=20, random_state=int(rng.integers(2**31)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct documents than topics: some stay empty
-        labels = kmeans.fit_predict(frequencies.sqrt())
+    labels = _lloyd(frequencies.sqrt(), num_topics, rng)
     sizes = np.bincount(labels, minlength=num_topics)
-    member = sparse.csr_matrix((np.ones(len(labels), np.float32), (labels, np.arange(len(labels)))))
-    member.resize(num_topics, len(labels))
-    centres = (member @ frequencies).toarray().astype(np.float64)
+    centres = (_members(labels, num_topics) @ frequencies).toarray().astype(np.float64)
     centres[sizes == 0] = np.asarray(frequencies.mean(0)).ravel()
     centres /= centres.sum(1, keepdims=True)
     order = np.argsort(-sizes, kind="stable")
     return Start(centres[order], sizes[order] / sizes.sum())
+
+
+def _members(labels: np.ndarray, num_clusters: int) -> sparse.csr_matrix:
+    """Clusters x points, one where the point belongs to the cluster."""
+    ones = np.ones(len(labels), np.float32)
+    return sparse.csr_matrix((ones, (labels, np.arange(len(labels)))), (num_clusters, len(labels)))
+
+
+def _lloyd(points: sparse.csr_matrix, num_clusters: int, rng: np.random.Generator, iterations: int = 20) -> np.ndarray:
+    """Clusters of sparse points by Lloyd's algorithm from k-means++ on a sample of them; a label for each point.
+
+    scikit-learn's `KMeans` reads a row of centres for every entry of a sparse point; as a product with word-major
+    centres the same step takes a third of the time (20 Newsgroups, 100 clusters).
+    """
+    sample = points[np.sort(rng.permutation(points.shape[0])[: max(_SEEDING, 4 * num_clusters)])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # fewer distinct documents than clusters
+        centres, _ = kmeans_plusplus(sample, num_clusters, random_state=int(rng.integers(2**31)))
+    centres = np.asarray(centres.todense() if sparse.issparse(centres) else centres)
+    labels = np.full(points.shape[0], -1)
+    for _ in range(iterations):
+        scores = points @ np.ascontiguousarray(centres.T) - (centres**2).sum(1) / 2
+        before, labels = labels, scores.argmax(1)
+        if (labels != before).mean() < 1e-3:
+            break
+        members = _members(labels, num_clusters)
+        sizes = np.bincount(labels, minlength=num_clusters)
+        means = (members @ points).toarray() / np.maximum(sizes, 1)[:, None].astype(np.float32)
+        centres = np.where(sizes[:, None] > 0, means, centres)  # an empty cluster stays where it is
+    return labels
 
 
 def document_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Generator) -> Start:

@@ -25,6 +25,7 @@ from pyro_prme.updates import robbins_monro_rate
 __all__ = ["Trainer"]
 
 MODES = ("batch", "online")
+_CENTRING = 2000  # documents over which f is centred: the error is a fortieth of f's spread
 
 
 class Trainer:
@@ -102,8 +103,10 @@ class Trainer:
     def batches(self, *, shuffle: bool) -> Iterator[Batch]:
         """All documents, once each."""
         num = self.counts.shape[0]
-        order = self.rng.permutation(num) if shuffle else np.arange(num)
-        for rows in np.array_split(order, -(-num // self.batch_size)):
+        return self._cut(self.rng.permutation(num) if shuffle else np.arange(num))
+
+    def _cut(self, documents: np.ndarray) -> Iterator[Batch]:
+        for rows in np.array_split(documents, -(-len(documents) // self.batch_size)):
             yield Batch.from_csr(self.counts, rows)
 
     def step(self, batch: Batch) -> dict[str, float]:
@@ -128,7 +131,7 @@ class Trainer:
         """One pass over the corpus; returns and records its running bound: each batch as its step found it."""
         totals: dict[str, float] = {}
         with self._random_state():
-            slow = self._slow_terms()
+            slow = self._slow_terms() if self.mode == "batch" else {}
             for batch in self.batches(shuffle=True):
                 share = batch.size / self.counts.shape[0]
                 for name, term in self.step(batch).items():
@@ -182,11 +185,13 @@ class Trainer:
 
     @torch.no_grad()
     def recentre(self) -> None:
-        """Recomputes the decoder's mean over documents exactly."""
+        """Recomputes the decoder's mean over documents, from at most 2,000 of them spread over the corpus."""
         sites = {"h", "ell"} <= set(self.guide.rules)
         if isinstance(self.model, PRME) and sites and isinstance(self.guide.rule("ell"), Point):
             with eval_mode(self.guide):
-                embeddings = (self.guide.embeddings(batch) for batch in self.batches(shuffle=False))
+                num = self.counts.shape[0]
+                sample = np.unique(np.linspace(0, num - 1, min(num, _CENTRING)).astype(int))
+                embeddings = (self.guide.embeddings(batch) for batch in self._cut(sample))
                 self.model.recentre(embeddings, self.guide.rule("ell").value())
 
     def state_dict(self) -> dict[str, Any]:

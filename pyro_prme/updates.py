@@ -79,7 +79,7 @@ def loadings_update(
         epsilon: shape (B,).
 
     Returns:
-        Concentration and rate of the Gamma posterior, each (B, K). The paper's b is a scale: rate = 1 / b.
+        Concentration and rate of the Gamma posterior, each (B, K). The paper's b is a scale, so that rate = 1 / b.
     """
     return prior_concentration + counts, exp_neg_f + (length / epsilon).unsqueeze(-1)
 
@@ -97,8 +97,8 @@ def natural_step(gamma: Tensor, target: Tensor, rate: float) -> Tensor:
 
     .. math:: \gamma^{(t)} = (1 - \rho^{(t)}) \gamma^{(t-1)} + \rho^{(t)} \tilde\gamma^{(t)}
 
-    Differs from the paper: the target is `dirichlet_update` of statistics scaled by N / |N_t|, as the objective L_t has
-    it; the text leaves the factor out, which biases the step.
+    Differs from the paper: the target is `dirichlet_update` of statistics scaled by :math:`N / |N_t|`, as the objective
+    L_t has it; the text leaves the factor out, which biases the step.
     """
     return (1 - rate) * gamma + rate * target
 
