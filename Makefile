@@ -2,14 +2,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SITE := build/site
 
-.PHONY: help install demo test test-slow lint format clean
+.PHONY: help install demo docs tutorials notebooks test test-slow lint format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(INSTALLED): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.12 ...")'
 	@echo "Making a virtual environment in $(VENV) and installing the package: a few minutes, once."
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
@@ -19,6 +20,16 @@ install: $(INSTALLED)  ## a fresh virtual environment in .venv with the package 
 
 demo: install  ## fit the bundled corpus; topics, scores and pictures (in runs/demo)
 	$(BIN)/prme demo --out runs/demo
+
+docs: install  ## the documentation site, which opens without a server or network
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env docs $(SITE)
+	@echo "Open $(SITE)/index.html in a browser."
+
+tutorials: docs  ## the tutorials as linked pages of the site
+	@echo "The tutorials start at $(SITE)/tutorials/index.html."
+
+notebooks: install  ## run the tutorials at full size and store what they print (ONLY=01 for one)
+	$(BIN)/python tutorials/execute.py $(ONLY)
 
 test: install  ## the tests that take seconds
 	$(BIN)/python -m pytest -m "not slow"
@@ -36,4 +47,4 @@ format: install  ## let ruff rewrite the files
 	$(BIN)/ruff format .
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) build dist docs/api docs/generated docs/tutorials/*.ipynb *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
