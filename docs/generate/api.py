@@ -1,0 +1,123 @@
+"""The pages of the API reference: every public module of the package, in groups, from its docstrings."""
+
+import importlib
+import inspect
+import pkgutil
+from types import ModuleType
+
+import pyro_prme
+
+#: file name: (title, what it is for, modules in the order of reading; a package stands for all its modules)
+GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "estimator": (
+        "Fit a corpus",
+        "From a matrix of counts to topics, with scikit-learn's conventions.",
+        ("estimator", "fitted", "build"),
+    ),
+    "corpora": (
+        "Corpora",
+        "Counts of words in documents: load, make, cut to size, hold out, save.",
+        ("corpus", "readers", "splits", "text", "convert", "counts", "formats"),
+    ),
+    "answers": (
+        "Answers and scores",
+        "What a fitted model says: topics, correlations, embeddings, scores, and exports to ArviZ and pyLDAvis.",
+        ("posterior", "words_of_topics", "evaluate", "export", "draws"),
+    ),
+    "plots": ("Pictures", "Every picture returns its axes; the figure belongs to the caller.", ("plots",)),
+    "models": (
+        "Models",
+        "The generative model as a Pyro program, and what it is made of.",
+        ("model", "sticks", "distributions", "networks", "encoders", "batch"),
+    ),
+    "inference": (
+        "Inference",
+        "The guide asks a rule for each site, the plan says which, the bound adds their terms, the trainer moves them.",
+        ("guide", "plan", "elbo", "train", "starts", "optim", "prototype"),
+    ),
+    "closed_forms": (
+        "Closed forms",
+        "The paper's updates and the terms of its bound, each once as a pure function, and the compiled inner loop.",
+        ("updates", "bounds", "kernels", "kernels_torch", "kernels_numba"),
+    ),
+    "rules": (
+        "Rules",
+        "How one site is updated. Write one of your own, and have it checked.",
+        ("rules", "expectations", "testing"),
+    ),
+    "swaps": (
+        "Swaps",
+        "Other likelihoods and priors; [their plans](../swaps.md) are on a page of their own.",
+        ("swaps",),
+    ),
+    "measures": (
+        "Random measures",
+        "Samplers with known laws, for teaching and simulation; [the table of constructions](../measures.md).",
+        ("measures",),
+    ),
+    "runs": (
+        "Runs and the command",
+        "Folders that hold a fit, and what the `prme` command does with them.",
+        ("runs", "run_files", "fitting", "cli", "show", "demo", "files"),
+    ),
+}
+
+
+def modules_of(name: str) -> list[str]:
+    """The module itself, or for a package its public modules."""
+    module = importlib.import_module(f"pyro_prme.{name}")
+    if not hasattr(module, "__path__"):
+        return [module.__name__]
+    found = [info.name for info in pkgutil.iter_modules(module.__path__, f"{module.__name__}.")]
+    return [module for module in found if not module.rsplit(".", 1)[1].startswith("_")]
+
+
+def ungrouped() -> list[str]:
+    """Public modules that no group names; they are shown with the last group, so that none is lost."""
+    named = {name for _, _, names in GROUPS.values() for name in names}
+    found = (info.name for info in pkgutil.iter_modules(pyro_prme.__path__))
+    return sorted(name for name in found if name not in named and not name.startswith("_"))
+
+
+def first_sentence(thing: object) -> str:
+    """The first paragraph of a docstring, in one line."""
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+
+
+def _section(module: ModuleType) -> str:
+    name = module.__name__
+    return f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n```\n"
+
+
+def pages() -> dict[str, str]:
+    """Markdown by file name, for the folder api/."""
+    out = {}
+    for file, (title, purpose, names) in GROUPS.items():
+        if file == list(GROUPS)[-1]:
+            names = (*names, *ungrouped())
+        sections = [_section(importlib.import_module(m)) for name in names for m in modules_of(name)]
+        lead = []
+        for name in names:
+            package = importlib.import_module(f"pyro_prme.{name}")
+            if hasattr(package, "__path__") and len(names) == 1:
+                lead.append(f"```{{eval-rst}}\n.. automodule:: {package.__name__}\n   :no-members:\n```\n")
+        out[f"{file}.md"] = "\n".join([f"# {title}\n\n{purpose}\n", *lead, *sections])
+    out["index.md"] = _index()
+    return out
+
+
+def _index() -> str:
+    rows = []
+    for name in sorted(pyro_prme.__all__, key=str.lower):
+        thing = getattr(pyro_prme, name)
+        rows.append(f"   * - :py:obj:`{name} <{thing.__module__}.{name}>`\n     - {first_sentence(thing)}")
+    table = "\n".join(rows)
+    groups = "\n".join(f"- [{title}]({file}.md): {purpose}" for file, (title, purpose, _) in GROUPS.items())
+    toctree = "\n".join(GROUPS)
+    return (
+        "# API reference\n\n"
+        f"```{{toctree}}\n:hidden:\n\n{toctree}\n```\n\n{groups}\n\n"
+        "## What `import pyro_prme as prme` brings\n\n"
+        "Pictures, random measures, swaps and rules are imported by their packages, as in `from pyro_prme import plots`.\n\n"
+        f"```{{eval-rst}}\n.. list-table::\n   :widths: 26 74\n   :class: names\n\n{table}\n```\n"
+    )

@@ -1,0 +1,54 @@
+"""The page of swaps: every swapped model of `pyro_prme.swaps` with its equation and its plan, printed when built."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import torch
+
+from pyro_prme import PRME, PRMEGuide, swaps
+from pyro_prme.batch import Batch
+from pyro_prme.swaps.factors import FactorModel
+
+TOPICS, WORDS, DOCUMENTS = 4, 12, 8
+GIVEN = {"CovariatePRME": {"metadata": torch.zeros(DOCUMENTS, 2)}}
+
+
+def models() -> list[type[PRME]]:
+    """The public models of the package; those of counts and priors of the topic model first."""
+    public = (getattr(swaps, name) for name in swaps.__all__)
+    found = [
+        thing for thing in public if inspect.isclass(thing) and issubclass(thing, PRME) and thing is not FactorModel
+    ]
+    return sorted(found, key=lambda kind: (not issubclass(kind, FactorModel), kind.__module__, kind.__name__))
+
+
+def plan_of(kind: type[PRME]) -> str:
+    """The printed plan of a small model of this kind, as a Markdown table."""
+    torch.manual_seed(0)
+    model = kind(TOPICS, WORDS, DOCUMENTS, h_dim=3, ell_dim=2, **GIVEN.get(kind.__name__, {}))
+    if isinstance(model, FactorModel):
+        X, _ = swaps.simulate(model, DOCUMENTS)
+        plan = model.make_guide().plan(model.batch_of(X))
+    else:
+        plan = PRMEGuide(model).plan(Batch.from_tokens(torch.randint(WORDS, (DOCUMENTS, 5)).tolist()))
+    rows = [re.split(r"\s{2,}", line) for line in str(plan).splitlines()]
+    lines = [f"| `{site}` | {factor} | {' '.join(note)} |" for site, factor, *note in rows]
+    return "\n".join(["| site | posterior factor | |", "| --- | --- | --- |", *lines])
+
+
+def fragment() -> str:
+    """Markdown of all swaps, with those of the likelihood and those of a prior under a heading each."""
+    parts, headings = [], {True: "## Other likelihoods", False: "## Other priors"}
+    for kind in models():
+        if heading := headings.pop(issubclass(kind, FactorModel), None):
+            parts.append(heading)
+        lead, *rest = (inspect.getdoc(kind) or "").split("\n\n")
+        equation = next((p for p in rest if p.startswith(".. math::")), "")
+        link = f":py:obj:`API <{kind.__module__}.{kind.__name__}>`"
+        parts.append(
+            f"### {kind.__name__}\n\n```{{eval-rst}}\n{lead} ({link})\n\n{equation}\n```\n\n"
+            f"{plan_of(kind)}"
+        )
+    return "\n\n".join(parts) + "\n"
