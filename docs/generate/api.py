@@ -118,6 +118,7 @@ def _index() -> str:
         "# API reference\n\n"
         f"```{{toctree}}\n:hidden:\n\n{toctree}\n```\n\n{groups}\n\n"
         "## What `import pyro_prme as prme` brings\n\n"
-        "Pictures, random measures, swaps and rules are imported by their packages, as in `from pyro_prme import plots`.\n\n"
+        "Pictures, random measures, swaps and rules are imported by their packages, as in "
+        "`from pyro_prme import plots`.\n\n"
         f"```{{eval-rst}}\n.. list-table::\n   :widths: 26 74\n   :class: names\n\n{table}\n```\n"
     )

@@ -59,7 +59,7 @@ def epsilon_sweeps(length: float = 500.0, beta: float = 5.0, num_topics: int = 5
         if sweep in (1, 10, 20, 100, 300, 1000):
             rows.append(f"| {sweep} | {float(epsilon / root):.3g} |")
     return (
-        f"A document of {length:.0f} tokens, $\\beta = {beta:g}$, {num_topics} topics, started at $\\varepsilon = M$:\n\n"
+        f"A document of {length:.0f} tokens, $\\beta = {beta:g}$, {num_topics} topics, from $\\varepsilon = M$:\n\n"
         "| sweeps | recomputed $\\varepsilon$ / its fixed point |\n| ---: | ---: |\n" + "\n".join(rows) + "\n"
     )
 
@@ -71,9 +71,9 @@ def lost_sticks(num_topics: int = 100, draws: int = 4000) -> str:
     plain = torch.cat([V, V.new_ones(draws, 1)], -1) * torch.cat([V.new_ones(draws, 1), (1 - V).cumprod(-1)], -1)
     lost, infinite = (plain == 0).any(-1).float().mean(), log_stick_weights(V).isinf().any(-1).float().mean()
     return (
-        f"Of {draws:,} prior draws in single precision ($K = {num_topics}$, $\\alpha = 1$), {100 * lost:.0f}% have some "
-        f"$p_k = 0$ when the sticks are multiplied as written; in log space {100 * infinite:.0f}% have an infinite "
-        "$\\ln p_k$.\n"
+        f"Of {draws:,} prior draws in single precision ($K = {num_topics}$, $\\alpha = 1$), {100 * lost:.0f}% have "
+        f"some $p_k = 0$ when the sticks are multiplied as written; in log space {100 * infinite:.0f}% have an "
+        "infinite $\\ln p_k$.\n"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 Row = dict[str, Any]
-NAMES = {"hdp": "HDP", "diln": "DILN", "prme": "PRME"}
+NAMES = {"prme": "PRME", "diln": "DILN", "hdp": "HDP"}
 
 
 def shown(value: Any) -> str:
@@ -44,22 +44,22 @@ def perplexities(records: list[Row]) -> str:
         groups[record["corpus"], record["gamma0"]][record["model"]].append(record)
     parts = []
     for (corpus, gamma0), models in sorted(groups.items()):
-        seeds = sorted({record["seed"] for runs in models.values() for record in runs})
+        ordered = [name for name in NAMES if name in models] + sorted(models.keys() - NAMES.keys())
+        runs = {NAMES.get(name, name): models[name] for name in ordered}
         rows = []
-        for share in next(iter(models.values()))[0]["perplexity"]:
+        for share in models[ordered[0]][0]["perplexity"]:
             row: Row = {"words seen": f"{100 * float(share):.0f}%"}
-            for model in sorted(models, key=list(NAMES)[::-1].index):
-                scores = [record["perplexity"][share] for record in models[model]]
-                row[NAMES[model]] = f"{mean(scores):.1f} ({max(scores) - min(scores):.0f})"
+            for name, records_of in runs.items():
+                scores = [record["perplexity"][share] for record in records_of]
+                row[name] = f"{mean(scores):.1f} ({max(scores) - min(scores):.0f})"
             rows.append(row)
-        used = ", ".join(
-            f"{NAMES[model]} {mean(r['topics_used'] for r in models[model]):.0f}"
-            for model in sorted(models, key=list(NAMES)[::-1].index)
-        )
+        rows.append({"words seen": "seeds"} | {name: len(records_of) for name, records_of in runs.items()})
+        used = {name: mean(record["topics_used"] for record in records_of) for name, records_of in runs.items()}
+        rows.append({"words seen": "topics in use"} | {name: f"{value:.0f}" for name, value in used.items()})
         parts.append(
-            f"### {corpus}, $\\gamma_0 = {gamma0:g}$\n\nHeld-out perplexity by the share of a document's words that was "
-            f"seen: mean over {len(seeds)} seed{'s' * (len(seeds) != 1)}, largest less smallest in brackets. Lower is "
-            f"better.\n\n{table(rows)}\nTopics in use, mean: {used}.\n"
+            f"### {corpus}, $\\gamma_0 = {gamma0:g}$\n\n"
+            "Held-out perplexity by the share of a document's words that was seen: mean over seeds, largest less "
+            f"smallest in brackets. Lower is better.\n\n{table(rows)}"
         )
     return "\n".join(parts)
 
@@ -70,7 +70,9 @@ def local_steps(result: Row) -> str:
     for case in result["cases"]:
         row: Row = {"documents": f"{shown(case['documents'])} {case['length']}", "distinct words": case["entries"]}
         row |= {"topics": case["topics"], "ours, ms": f"{case['milliseconds']['ours']:.1f}"}
-        row |= {key: f"{value:.1f} ×" for key, value in case["ratio_to_ours"].items() if key != "ours"}
+        row |= {
+            key: f"{value:.1f} \N{MULTIPLICATION SIGN}" for key, value in case["ratio_to_ours"].items() if key != "ours"
+        }
         rows.append(row)
     return (
         "Milliseconds of one local step of ours, and how many times as long each other form took in the same run. "

@@ -47,8 +47,5 @@ def fragment() -> str:
         lead, *rest = (inspect.getdoc(kind) or "").split("\n\n")
         equation = next((p for p in rest if p.startswith(".. math::")), "")
         link = f":py:obj:`API <{kind.__module__}.{kind.__name__}>`"
-        parts.append(
-            f"### {kind.__name__}\n\n```{{eval-rst}}\n{lead} ({link})\n\n{equation}\n```\n\n"
-            f"{plan_of(kind)}"
-        )
+        parts.append(f"### {kind.__name__}\n\n```{{eval-rst}}\n{lead} ({link})\n\n{equation}\n```\n\n{plan_of(kind)}")
     return "\n\n".join(parts) + "\n"
