@@ -10,7 +10,7 @@ from torch import nn
 from pyro_prme.encoders import BagOfWordsEncoder, TopicEncoder
 from pyro_prme.guide import PRMEGuide
 from pyro_prme.model import DILN, HDP, PRME
-from pyro_prme.networks import Decoder
+from pyro_prme.networks import Decoder, LinearDecoder
 from pyro_prme.rules import GammaLoadings
 
 __all__ = ["MODELS", "PRESETS", "build"]
@@ -59,7 +59,7 @@ def build(
         alpha, beta, gamma0: see `PRME`.
         embedding_dim: length of h and of ell.
         encoder: "topics" (`TopicEncoder`) or "words" (`BagOfWordsEncoder`, as the paper).
-        encoder_hidden, decoder_hidden: widths of the hidden layers.
+        encoder_hidden, decoder_hidden: widths of the hidden layers; a decoder without any is a `LinearDecoder`.
         batch_norm, residual, word_dropout: see `networks`.
         objective: see `GammaLoadings`.
         seed: see above.
@@ -69,8 +69,12 @@ def build(
     if encoder not in ("topics", "words"):
         raise ValueError(f"encoder is {encoder!r}: choose 'topics' or 'words'.")
     design = {"batch_norm": batch_norm, "residual": residual}
+    decoder: nn.Module | None = None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        if model == "prme":
+            sizes = num_topics, embedding_dim, embedding_dim
+            decoder = Decoder(*sizes, decoder_hidden, **design) if decoder_hidden else LinearDecoder(*sizes)
         program = MODELS[model](
             num_topics,
             vocab_size,
@@ -80,9 +84,7 @@ def build(
             gamma0=gamma0,
             h_dim=embedding_dim,
             ell_dim=embedding_dim,
-            decoder=None
-            if model != "prme"
-            else Decoder(num_topics, embedding_dim, embedding_dim, decoder_hidden, **design),
+            decoder=decoder,
         )
         network: nn.Module
         if encoder == "topics":

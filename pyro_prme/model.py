@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
 from pyro_prme.distributions import TopicAssignment, WordGivenTopic
-from pyro_prme.networks import Decoder
+from pyro_prme.networks import Decoder, RandomFunction
 from pyro_prme.prototype import eval_mode
 from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
 
@@ -164,7 +164,7 @@ class PRME(PyroModule):
             embeddings: h of all documents, batch by batch, each (B, h_dim).
             ell: shape (K, ell_dim).
         """
-        if isinstance(self.decoder, Decoder):
+        if isinstance(self.decoder, RandomFunction):
             with eval_mode(self.decoder):
                 means = [(len(h), self.decoder.topic_centred(h, ell)[0].mean(0)) for h in embeddings]
             num = sum(size for size, _ in means)

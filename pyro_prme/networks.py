@@ -15,6 +15,8 @@ from torch import Tensor, nn
 __all__ = [
     "BatchNorm",
     "Decoder",
+    "LinearDecoder",
+    "RandomFunction",
     "Stack",
     "check_depth",
     "decoder_of_depth",
@@ -62,22 +64,18 @@ class Stack(nn.Module):
         return x
 
 
-class Decoder(nn.Module):
-    r"""The random function: mean and variance of f(h_n, ell_k), bounded so that sum_k Z_nk stays finite.
+class RandomFunction(nn.Module):
+    """What every decoder has: centring and bounds, so that sum_k Z_nk stays finite. A subclass has `topic_centred`.
 
     The mean is centred over topics (a common shift is absorbed by epsilon), then over documents by a running mean for
     each topic, then truncated to (-max_mean, max_mean). The variance lies between 1e-4 and 1 times max_variance; the
     objective has it only as + sigma2 / 2 in E[exp(-f)], which drives it to its lower bound.
 
     Differs from the paper: centring over documents is a restriction (a constant in n is a scale, p_k a shape); without
-    it f kills topics. The first layer is linear in (h, ell), so W_h h + W_ell ell is computed and added, and no
-    concatenated rows are formed.
+    it f kills topics.
 
     Args:
         num_topics: K.
-        h_dim, ell_dim: lengths of h and ell.
-        hidden: widths of the hidden layers.
-        batch_norm, residual: see `Stack`.
         max_mean: bound on the mean. To suppress a topic, exp(-f) must beat M_n / epsilon_n: 3 does nothing for long
             documents, 8 does.
         max_variance: bound on the variance.
@@ -85,36 +83,17 @@ class Decoder(nn.Module):
 
     running_mean: Tensor
 
-    def __init__(
-        self,
-        num_topics: int,
-        h_dim: int,
-        ell_dim: int,
-        hidden: Sequence[int] = (80, 80),
-        *,
-        batch_norm: bool = True,
-        residual: bool = False,
-        max_mean: float = 8.0,
-        max_variance: float = 1.0,
-    ) -> None:
+    def __init__(self, num_topics: int, max_mean: float, max_variance: float) -> None:
         super().__init__()
         if max_mean <= 0 or max_variance <= 0:
             raise ValueError(f"max_mean is {max_mean} and max_variance {max_variance}: both bounds must be positive.")
         self.max_mean, self.max_variance = max_mean, max_variance
-        self.from_h = nn.Linear(h_dim, hidden[0])
-        self.from_ell = nn.Linear(ell_dim, hidden[0], bias=False)
-        self.norm = BatchNorm(hidden[0]) if batch_norm else nn.Identity()
-        self.stack = Stack(hidden, batch_norm=batch_norm, residual=residual)
-        self.head = nn.Linear(hidden[-1], 2)
         self.register_buffer("running_mean", torch.zeros(num_topics))
         self.momentum = 0.1
 
     def topic_centred(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
-        """The head's two outputs, the first centred over topics: each (B, K)."""
-        rows = self.from_h(h).unsqueeze(-2) + self.from_ell(ell)  # (B, K, width)
-        x = self.norm(rows.flatten(0, 1).relu())
-        mean, variance = self.head(self.stack(x)).unflatten(0, rows.shape[:2]).unbind(-1)
-        return mean - mean.mean(-1, keepdim=True), variance
+        """The mean, centred over topics, and the variance before its truncation layer: each (B, K)."""
+        raise NotImplementedError
 
     def forward(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of f.
@@ -141,6 +120,72 @@ class Decoder(nn.Module):
     def truncate(self, mean: Tensor) -> Tensor:
         """The truncation layer of the mean."""
         return self.max_mean * (mean / self.max_mean).tanh()
+
+
+class Decoder(RandomFunction):
+    """The decoder network of the paper: mean and variance of f(h_n, ell_k) from a stack of layers on (h, ell).
+
+    The first layer is linear in (h, ell), so W_h h + W_ell ell is computed and added, and no concatenated rows are
+    formed.
+
+    Args:
+        num_topics: K.
+        h_dim, ell_dim: lengths of h and ell.
+        hidden: widths of the hidden layers.
+        batch_norm, residual: see `Stack`.
+        max_mean, max_variance: see `RandomFunction`.
+    """
+
+    def __init__(
+        self,
+        num_topics: int,
+        h_dim: int,
+        ell_dim: int,
+        hidden: Sequence[int] = (80, 80),
+        *,
+        batch_norm: bool = True,
+        residual: bool = False,
+        max_mean: float = 8.0,
+        max_variance: float = 1.0,
+    ) -> None:
+        super().__init__(num_topics, max_mean, max_variance)
+        self.from_h = nn.Linear(h_dim, hidden[0])
+        self.from_ell = nn.Linear(ell_dim, hidden[0], bias=False)
+        self.norm = BatchNorm(hidden[0]) if batch_norm else nn.Identity()
+        self.stack = Stack(hidden, batch_norm=batch_norm, residual=residual)
+        self.head = nn.Linear(hidden[-1], 2)
+
+    def topic_centred(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
+        rows = self.from_h(h).unsqueeze(-2) + self.from_ell(ell)  # (B, K, width)
+        x = self.norm(rows.flatten(0, 1).relu())
+        mean, variance = self.head(self.stack(x)).unflatten(0, rows.shape[:2]).unbind(-1)
+        return mean - mean.mean(-1, keepdim=True), variance
+
+
+class LinearDecoder(RandomFunction):
+    r"""A random function that is linear in ell, with weights that are linear in h: the ablation without a network.
+
+    .. math:: \mu_f(h_n, \ell_k) = (W h_n + w)^\top \ell_k
+
+    DILN's Gaussian process with a linear kernel on ell has the same functions; here an inference network finds them.
+    The variance is one number for all.
+
+    Args:
+        num_topics: K.
+        h_dim, ell_dim: lengths of h and ell.
+        max_mean, max_variance: see `RandomFunction`.
+    """
+
+    def __init__(
+        self, num_topics: int, h_dim: int, ell_dim: int, *, max_mean: float = 8.0, max_variance: float = 1.0
+    ) -> None:
+        super().__init__(num_topics, max_mean, max_variance)
+        self.weights = nn.Linear(h_dim, ell_dim)
+        self.variance = nn.Parameter(torch.zeros(()))
+
+    def topic_centred(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
+        mean = self.weights(h) @ ell.mT  # (B, K)
+        return mean - mean.mean(-1, keepdim=True), self.variance.expand_as(mean)
 
 
 def check_depth(depth: int, residual: bool) -> None:

@@ -3,9 +3,18 @@ import pytest
 import torch
 from scipy import sparse
 
-from pyro_prme import BagOfWordsEncoder, Batch, Decoder, TopicEncoder, decoder_of_depth, encoder_of_depth
+from pyro_prme import (
+    BagOfWordsEncoder,
+    Batch,
+    ClosedForm_ELBO,
+    Decoder,
+    TopicEncoder,
+    build,
+    decoder_of_depth,
+    encoder_of_depth,
+)
 from pyro_prme.encoders import hide_words
-from pyro_prme.networks import BatchNorm
+from pyro_prme.networks import BatchNorm, LinearDecoder
 
 DESIGNS = [(False, False), (True, False), (False, True), (True, True)]  # (batch_norm, residual)
 
@@ -64,6 +73,24 @@ def test_f_is_centred_over_topics_then_over_documents_then_truncated():
     torch.testing.assert_close(raw.mean(1), torch.zeros(40), atol=1e-8, rtol=0)
     with pytest.raises(ValueError, match="bounds must be positive"):
         Decoder(5, 3, 2, max_mean=0.0)
+
+
+def test_the_linear_decoder_is_linear_in_each_embedding_before_it_is_truncated():
+    decoder = LinearDecoder(5, 3, 2, max_mean=0.5)
+    h, other, ell = torch.randn(6, 3), torch.randn(6, 3), torch.randn(5, 2)
+    first, second, between = (decoder.topic_centred(x, ell)[0] for x in (h, other, 0.3 * h + 0.7 * other))
+    torch.testing.assert_close(between, 0.3 * first + 0.7 * second)
+    torch.testing.assert_close(decoder.topic_centred(h, 2 * ell)[0], 2 * first)
+    assert torch.linalg.matrix_rank(first) == 2, "as many directions as ell has"
+    assert decoder(h * 100, ell)[0].abs().max() <= 0.5
+
+
+@pytest.mark.parametrize("hidden", [(), (7,)])
+def test_build_takes_a_decoder_without_hidden_layers_as_linear(hidden, tokens):
+    model, guide = build(5, 10, 4, decoder_hidden=hidden, embedding_dim=3)
+    assert isinstance(model.decoder, Decoder if hidden else LinearDecoder)
+    ClosedForm_ELBO()(model, guide)(tokens).backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.decoder.parameters())
 
 
 def test_bounded_functions_keep_the_row_sums_finite_as_topics_grow():
