@@ -66,10 +66,9 @@ class GammaLoadings(Rule):
         if not prototype.has_batch:
             return "the model was called without a Batch, whose entries the fixed point needs."
         for draw in prototype:
-            prior, Z = draw.site(name)["fn"], draw.value(name)
-            if not isinstance(prior, torch.distributions.Gamma):
-                return f"the prior of {name} is {type(prior).__name__}, not Gamma."
-            assignment = draw.site(self.assignment)["fn"]
+            if reason := self.prior_refusal(name, draw):
+                return reason
+            Z, assignment = draw.value(name), draw.site(self.assignment)["fn"]
             proportions = getattr(assignment, "probs", None)
             rows = (Z / Z.sum(-1, keepdim=True))[draw.batch.document]
             if (
@@ -78,8 +77,6 @@ class GammaLoadings(Rule):
                 or not torch.allclose(proportions, rows, rtol=1e-4)
             ):
                 return f"the probabilities of {self.assignment} are not {name} divided by its sum over topics."
-            if reason := self._rate_refusal(name, draw):
-                return reason
             if reason := draw.scale_refusal(name, self.assignment):
                 return reason
         others = prototype.children(name) - {self.assignment}
@@ -87,10 +84,14 @@ class GammaLoadings(Rule):
             return f"{' and '.join(sorted(others))} also depends on {name}, beside {self.assignment}."
         return None
 
-    def _rate_refusal(self, name: str, draw: Draw) -> str | None:
+    def prior_refusal(self, name: str, draw: Draw) -> str | None:
+        """Why the prior is not Gamma with rate exp(-f) and a shape without f, or None when it is."""
+        prior = draw.site(name)["fn"]
+        if not isinstance(prior, torch.distributions.Gamma):
+            return f"the prior of {name} is {type(prior).__name__}, not Gamma."
         if self.scale not in draw or name not in draw.children(self.scale):
             return None
-        prior, f = draw.site(name)["fn"], draw.value(self.scale)
+        f = draw.value(self.scale)
         if f.numel() != prior.rate.numel() or not torch.allclose(
             prior.rate, (-f).exp().reshape(prior.rate.shape), rtol=1e-4
         ):
@@ -143,7 +144,11 @@ class GammaLoadings(Rule):
         if self.objective == "plain":
             value = elog_gamma_loadings(prior.concentration, mean_f, exp_neg_f, mean, elog)
             return run.scaled_sum(name, value + gamma_entropy(q.concentration, q.rate))
-        slope = run.batch.length / step.epsilon  # (B,)
-        coupling = step.counts * elog - slope.unsqueeze(-1) * mean
-        value = profiled_loadings(prior.concentration, step.counts, mean_f, exp_neg_f, slope)
-        return run.scaled_sum(name, value - coupling)
+        slope = self.slope(run, step)
+        whole = exp_neg_f + slope  # of the two, only the sum matters
+        value = profiled_loadings(prior.concentration, step.counts, mean_f, whole, whole.new_zeros(1))
+        return run.scaled_sum(name, value - (step.counts * elog - slope * mean))
+
+    def slope(self, run: Run, step: LocalStep) -> Tensor:
+        """What multiplies -Z in the likelihood's bound, here M_n / epsilon_n, broadcastable to (B, K)."""
+        return (run.batch.length / step.epsilon).unsqueeze(-1)

@@ -1,9 +1,12 @@
 """Other likelihoods and priors for the random function model: each module swaps one part and shows how it is done."""
 
 from pyro_prme.swaps.binary import BernoulliLoadings, BinaryPRME
+from pyro_prme.swaps.conjugate import ConjugateRule
 from pyro_prme.swaps.factors import FactorModel, Rows
-from pyro_prme.swaps.fitting import fit, held_out_bound, simulate
-from pyro_prme.swaps.gaussian import GaussianFactors, GaussianPRME, GaussianRows
+from pyro_prme.swaps.fitting import fit, fit_best, held_out_bound, simulate
+from pyro_prme.swaps.gaussian import GammaPrecision, GaussianFactors, GaussianPRME, GaussianRows
+from pyro_prme.swaps.gaussian_loadings import GaussianLoadings
+from pyro_prme.swaps.half_normal import ModifiedHalfNormal
 from pyro_prme.swaps.negative_binomial import NegativeBinomialPRME
 from pyro_prme.swaps.poisson import GammaFactors, PoissonLoadings, PoissonPRME, PoissonRows, PoissonTopics
 from pyro_prme.swaps.priors import (
@@ -18,16 +21,20 @@ from pyro_prme.swaps.priors import (
 __all__ = [
     "BernoulliLoadings",
     "BinaryPRME",
+    "ConjugateRule",
     "CovariatePRME",
     "FactorModel",
     "FiniteDirichletPRME",
     "GammaFactors",
+    "GammaPrecision",
     "GaussianFactors",
+    "GaussianLoadings",
     "GaussianPRME",
     "GaussianRows",
     "HorseshoePRME",
     "HyperPriorPRME",
     "LogNormalPRME",
+    "ModifiedHalfNormal",
     "NegativeBinomialPRME",
     "PitmanYorPRME",
     "PoissonLoadings",
@@ -36,6 +43,7 @@ __all__ = [
     "PoissonTopics",
     "Rows",
     "fit",
+    "fit_best",
     "held_out_bound",
     "simulate",
 ]

@@ -14,6 +14,7 @@ from pyro_prme.prototype import Prototype
 from pyro_prme.rules import Rule, Run
 from pyro_prme.swaps.factors import offer
 from pyro_prme.swaps.gaussian import GaussianPRME, gaussian_refusal
+from pyro_prme.swaps.gaussian_loadings import sweep_topics
 
 __all__ = ["BernoulliLoadings", "BinaryPRME"]
 
@@ -26,6 +27,9 @@ class BinaryPRME(GaussianPRME):
         X_{nd} \sim N(\textstyle\sum_k Z_{nk}\theta_{kd}, 1/\tau)
 
     The odds of a feature are beta p_k exp(f_nk), so that a row has finitely many of them as K grows.
+
+    Recovered: tau, within a tenth from 1200 cells, by the start with the largest bound (`fit_best`); other starts end in
+    poor optima that merge or split features, with a smaller tau.
     """
 
     def sample_Z(self, V: Tensor, f: Tensor) -> Tensor:
@@ -36,12 +40,10 @@ class BinaryPRME(GaussianPRME):
 class BernoulliLoadings(Rule):
     r"""q(Z_nk | f_n) = Bernoulli(nu_nk) under a Gaussian sum, by sweeps over k.
 
-    .. math::
-        \mathrm{logit}\,\nu_{nk} = \ln(\beta p_k) + f_{nk} + \tau \sum_d \Big( m_{kd} (X_{nd}
-        - \sum_{j \ne k} \nu_{nj} m_{jd}) - \tfrac12 (m_{kd}^2 + \Sigma_{d,kk})
-        - \sum_{j \ne k} \nu_{nj} \Sigma_{d,kj} \Big)
+    .. math:: \mathrm{logit}\,\nu_{nk} = \ln(\beta p_k) + f_{nk} + b_{nk} - \tfrac12 a_k
 
-    It is given the drawn f, so that q(f) q(Z | f) keeps the two together and the bound stays one.
+    with a and b of `sweep_topics`. It is given the drawn f, so that q(f) q(Z | f) keeps the two together and the bound
+    stays one.
 
     Args:
         words, factors: names of the sites X and theta.
@@ -54,7 +56,7 @@ class BernoulliLoadings(Rule):
         super().__init__()
         self.words, self.factors, self.sweeps = words, factors, sweeps
         self.needs = (words, factors)
-        self.moments = (factors,)
+        self.moments = (factors, "tau")
 
     def refusal(self, name: str, prototype: Prototype) -> str | None:
         fn = prototype.site(name)["fn"]
@@ -69,16 +71,10 @@ class BernoulliLoadings(Rule):
     def _logits(self, name: str, prior: Any, run: Run) -> Tensor:
         if name in run.held:
             return run.held[name]
-        q, X = run.posterior(self.factors), run.batch.values.to(prior.logits.dtype)  # type: ignore[attr-defined]
-        tau = run.value("tau")
-        second = (q.mean.mT @ q.mean) + q.covariance_matrix.sum(0)  # (K, K)
-        linear = prior.logits + tau * (X @ q.mean - 0.5 * second.diagonal())  # (B, K)
-        logits, coupling = prior.logits.clone(), second - second.diagonal().diag()
-        for _sweep in range(self.sweeps):
-            before = logits.clone()
-            for k in range(logits.shape[-1]):
-                logits[:, k] = linear[:, k] - tau * (logits.sigmoid() @ coupling[:, k])
-            if float((logits - before).abs().max()) < 1e-8:
-                break
-        run.local[name] = logits
-        return logits
+
+        def mean_of(k: int, b: Tensor, a: Tensor) -> Tensor:
+            return (prior.logits[:, k] + b - a / 2).sigmoid()
+
+        field = sweep_topics(run, self.factors, prior.probs, mean_of, self.sweeps)
+        run.local[name] = prior.logits + field.linear - field.quadratic / 2
+        return run.local[name]

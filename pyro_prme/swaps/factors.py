@@ -31,7 +31,6 @@ def offer(name: str) -> Callable[[type[Rule]], type[Rule]]:
     return decorator
 
 
-offer("tau")(Point)
 offer("r")(Point)
 
 

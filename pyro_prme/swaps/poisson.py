@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
-from pyro_prme.bounds import elog_gamma_loadings, gamma_entropy, profiled_loadings
 from pyro_prme.expectations import expected, expected_log, expected_log_rows
 from pyro_prme.kernels import LocalStep
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules import DirichletTopics, GammaLoadings, Local, Rule, Run
+from pyro_prme.swaps.conjugate import ConjugateRule
 from pyro_prme.swaps.factors import FactorModel, dense, offer
 from pyro_prme.updates import assignment_probabilities
 
@@ -112,21 +112,13 @@ class PoissonLoadings(GammaLoadings):
         self.needs = (words,)
 
     def refusal(self, name: str, prototype: Prototype) -> str | None:
-        if reason := poisson_refusal(name, name, self.topics, self.words, prototype):
-            return reason
-        for draw in prototype:
-            prior = draw.site(name)["fn"]
-            if not isinstance(prior, torch.distributions.Gamma):
-                return f"the prior of {name} is {type(prior).__name__}, not Gamma."
-            if reason := self._rate_refusal(name, draw):
-                return reason
-        return None
+        reason = poisson_refusal(name, name, self.topics, self.words, prototype)
+        return reason or next(filter(None, (self.prior_refusal(name, draw) for draw in prototype)), None)
 
     @torch.no_grad()
     def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
         _, exp_neg_f = self._moments_of_f(prior, run)
-        slope = run.local[f"{name}.slope"] = factor_totals(run, self.topics)  # (K,)
-        rate = (exp_neg_f + slope).expand(run.batch.size, -1)
+        rate = (exp_neg_f + factor_totals(run, self.topics)).expand(run.batch.size, -1)
         c = prior.concentration.expand_as(rate)
         held = run.held.get(name)
         step, elog_theta = self._sweeps(c, rate, run) if held is None else held
@@ -153,16 +145,8 @@ class PoissonLoadings(GammaLoadings):
         step = LocalStep(counts, a, rate, zero, elog, logits.logsumexp(-1), statistics, zero.long())
         return Local(step, elog_theta)
 
-    def term(self, name: str, run: Run, bound: str) -> Tensor:
-        prior, q, step = run.prior(name), run.posterior(name), run.local[name].step
-        mean_f, exp_neg_f = self._moments_of_f(prior, run)
-        mean, elog = q.mean, expected_log(q, run.value(name))
-        if self.objective == "plain":
-            value = elog_gamma_loadings(prior.concentration, mean_f, exp_neg_f, mean, elog)
-            return run.scaled_sum(name, value + gamma_entropy(q.concentration, q.rate))
-        slope = run.local[f"{name}.slope"]
-        value = profiled_loadings(prior.concentration, step.counts, mean_f, exp_neg_f + slope, slope.new_zeros(1))
-        return run.scaled_sum(name, value - (step.counts * elog - slope * mean))
+    def slope(self, run: Run, step: LocalStep) -> Tensor:
+        return factor_totals(run, self.topics).detach()
 
 
 @offer("X")
@@ -218,7 +202,7 @@ class PoissonTopics(DirichletTopics):
 
 
 @offer("theta")
-class GammaFactors(Rule):
+class GammaFactors(ConjugateRule):
     r"""q(theta_kd) = Gamma, moved by natural steps.
 
     .. math:: q(\theta_{kd}) = \mathrm{Gamma}\Big(a + \sum_n X_{nd}\phi_{ndk},\; b + \sum_n E[Z_{nk}]\Big)
@@ -228,14 +212,12 @@ class GammaFactors(Rule):
     """
 
     summary = "Gamma, natural step under a Poisson sum"
+    natural = ("concentration", "rate")  # each (K, D)
     concentration: Tensor
     rate: Tensor
-    shares: Tensor
-    totals: Tensor
 
     def __init__(self, *, words: str = "X", loadings: str = "Z") -> None:
-        super().__init__()
-        self.words, self.loadings = words, loadings
+        super().__init__(words=words, loadings=loadings)
         self.needs = (words, loadings)
 
     def refusal(self, name: str, prototype: Prototype) -> str | None:
@@ -244,35 +226,18 @@ class GammaFactors(Rule):
             return f"the prior of {name} is {type(prototype.site(name)['fn']).__name__}, not Gamma for every column."
         return poisson_refusal(name, self.loadings, name, self.words, prototype)
 
-    def setup(self, name: str, prototype: Prototype) -> None:
-        prior, value = prototype.site(name)["fn"].base_dist, prototype.value(name)
-        self._prior = prior.concentration.expand_as(value), prior.rate.expand_as(value)
+    def natural_prior(self, prior: Any) -> tuple[Tensor, ...]:
+        return prior.base_dist.concentration, prior.base_dist.rate
+
+    def start(self, prior: Any, value: Tensor) -> tuple[Tensor, ...]:
         start = 1 + torch.rand_like(value)
-        self.register_buffer("concentration", start)
-        self.register_buffer("rate", start.sum(-1, keepdim=True).expand_as(value).contiguous())
-        self.register_buffer("shares", torch.zeros_like(value), persistent=False)
-        self.register_buffer("totals", torch.zeros_like(value[:, :1]), persistent=False)
+        return start, start.sum(-1, keepdim=True).expand_as(value)
 
-    def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
-        self._prior = prior.base_dist.concentration.detach(), prior.base_dist.rate.detach()
-        return dist.Gamma(self.concentration, self.rate).to_event(1)
+    def statistics(self, name: str, run: Run) -> tuple[Tensor, ...]:
+        shares = torch.zeros_like(self.concentration)
+        shares[:, run.batch.words] = run.local[self.loadings].step.statistics.mT
+        return shares, run.posterior(self.loadings).mean.sum(0).unsqueeze(-1)
 
-    def placeholder(self, posterior: Any) -> Tensor:
-        return torch.ones(()).expand(posterior.batch_shape + posterior.event_shape)
-
-    @torch.no_grad()
-    def gather(self, name: str, run: Run, scale: float | None = None) -> None:
-        weight = run.scale(self.loadings) if scale is None else scale
-        self.shares[:, run.batch.words] += weight * run.local[self.loadings].step.statistics.mT
-        self.totals += weight * run.posterior(self.loadings).mean.sum(0).unsqueeze(-1)
-
-    @torch.no_grad()
-    def natural_step(self, rate: float) -> None:
-        self.concentration.lerp_(self._prior[0] + self.shares, rate)
-        self.rate.lerp_(self._prior[1] + self.totals, rate)
-        self.shares.zero_()
-        self.totals.zero_()
-
-    def term(self, name: str, run: Run, bound: str) -> Tensor:
-        q, prior = run.posterior(name).base_dist, run.prior(name).base_dist
-        return run.scaled_sum(name, -torch.distributions.kl_divergence(q, prior).sum(-1))
+    def build(self, *natural: Tensor) -> Distribution:
+        concentration, rate = natural
+        return dist.Gamma(concentration, rate).to_event(1)

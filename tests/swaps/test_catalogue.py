@@ -15,6 +15,7 @@ from pyro_prme.swaps import (
     PoissonPRME,
     Rows,
     fit,
+    fit_best,
     simulate,
 )
 from pyro_prme.testing import check_rule
@@ -42,7 +43,7 @@ def fitted(kind, X, epochs, learning_rate=0.02, **kwargs):
 CATALOGUE = [
     (PoissonPRME, {"beta": 20.0}, ("PoissonTopics", "PoissonLoadings", "PoissonRows")),
     (PoissonPRME, {"beta": 20.0, "factors": "gamma"}, ("GammaFactors", "PoissonLoadings", "PoissonRows")),
-    (GaussianPRME, {}, ("GaussianFactors", "EncodedNormal", "GaussianRows")),
+    (GaussianPRME, {}, ("GaussianFactors", "GaussianLoadings", "GaussianRows")),
     (BinaryPRME, {}, ("GaussianFactors", "BernoulliLoadings", "GaussianRows")),
     (NegativeBinomialPRME, {"beta": 20.0}, ("MeanFieldNormal", "EncodedNormal", None)),
 ]
@@ -67,14 +68,18 @@ def test_a_likelihood_has_its_plan_and_its_bound_rises(kind, kwargs, expected):
         (PoissonPRME, {}, "X"),
         (PoissonPRME, {"factors": "gamma"}, "theta"),
         (GaussianPRME, {}, "theta"),
+        (GaussianPRME, {}, "Z"),
         (GaussianPRME, {}, "X"),
+        (GaussianPRME, {}, "tau"),
         (BinaryPRME, {}, "Z"),
         (BinaryPRME, {}, "theta"),
+        (BinaryPRME, {}, "tau"),
     ],
 )
 def test_its_rules_are_right(kind, kwargs, site):
-    X, _, _ = planted(kind, 20, **kwargs)
-    model = make(kind, 20, **kwargs)
+    num = 10 if kind is GaussianPRME else 20
+    X, _, _ = planted(kind, num, **kwargs)
+    model = make(kind, num, **kwargs)
     guide = model.make_guide({"Z": PoissonLoadings("plain")} if kind is PoissonPRME else None)
     # binary loadings soon are all but certain, and their rare flips are in no hundred draws
     epochs, particles = (3, 1000) if kind is BinaryPRME else (10, 100)
@@ -103,24 +108,45 @@ def test_the_dispersion_of_negative_binomial_counts_is_recovered_within_a_third(
 BLOCKS = {"V": torch.tensor([1 / 4, 1 / 3, 1 / 2]), "theta": 2 * torch.kron(torch.eye(K), torch.ones(D // K, 1))}
 
 
-def test_the_precision_of_binary_features_is_recovered_from_the_best_of_three_starts():
-    """Within a fifth, on planted blocks; chosen by the bound: the other two starts end near 2.3, poor optima."""
+def planted_blocks(kind, num, tau):
     given = {name: value.to(torch.get_default_dtype()) for name, value in BLOCKS.items()}
-    X, _, _ = planted(BinaryPRME, 100, given={**given, "tau": torch.tensor(4.0)})
-    runs = []
-    for seed in range(3):
-        torch.manual_seed(seed)
-        guide = BinaryPRME(K, D, 100, h_dim=3, ell_dim=2).make_guide()
-        runs.append((fit(guide, Rows.of(X), 100, learning_rate=0.05)[-1], seed, guide))
-    assert float(max(runs)[-1].rule("tau").value().detach()) == pytest.approx(4.0, rel=0.2)
+    return planted(kind, num, given={**given, "tau": torch.tensor(tau)})[0]
 
 
-@pytest.mark.xfail(strict=True, reason="tau ends near 1.4 where 1 was planted, and the cause is not known yet")
-def test_the_precision_of_gaussian_factors_is_recovered_within_a_tenth():
-    given = {name: value.to(torch.get_default_dtype()) for name, value in BLOCKS.items()}
-    X, _, _ = planted(GaussianPRME, 150, given={**given, "tau": torch.tensor(1.0)})
-    guide, _ = fitted(GaussianPRME, X, 300)
-    assert float(guide.rule("tau").value().detach()) == pytest.approx(1.0, rel=0.1)
+def mean_precision(guide):
+    tau = guide.rule("tau")
+    return float(tau.concentration / tau.rate)
+
+
+@pytest.mark.slow
+def test_the_precision_of_binary_features_is_recovered_from_the_best_of_five_starts():
+    """Within a tenth: most starts end in poor optima with a smaller precision, and the bound tells."""
+    X = planted_blocks(BinaryPRME, 100, 4.0)
+    guide, _ = fit_best(
+        lambda: BinaryPRME(K, D, 100, h_dim=3, ell_dim=2).make_guide(), Rows.of(X), 40, learning_rate=0.02
+    )
+    assert mean_precision(guide) == pytest.approx(4.0, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_precision_of_gaussian_factors_is_recovered_within_a_tenth(seed):
+    """A tenth is three standard errors of a precision from 1800 cells."""
+    X = planted_blocks(GaussianPRME, 150, 1.0)
+    torch.manual_seed(seed)
+    guide = GaussianPRME(K, D, 150, h_dim=3, ell_dim=2).make_guide()
+    fit(guide, Rows.of(X), 60, learning_rate=0.05)
+    assert mean_precision(guide) == pytest.approx(1.0, rel=0.1)
+
+
+def test_the_closed_form_of_gaussian_loadings_is_above_the_generic_one():
+    X = planted_blocks(GaussianPRME, 40, 1.0)
+    bounds = {}
+    for name, rules in {"closed": {}, "generic": {"Z": None}}.items():
+        guide = make(GaussianPRME, 40).make_guide(rules)
+        bounds[name] = fit(guide, Rows.of(X), 30, learning_rate=0.02)[-1]
+    assert guide.plan(Rows.of(X)).rules["Z"].generic
+    assert bounds["closed"] > bounds["generic"] + 100
 
 
 def test_a_changed_poisson_rate_is_refused_and_takes_gradients():
