@@ -19,6 +19,7 @@ __all__ = [
     "elog_sum_particles",
     "elog_sum_quadrature",
     "gamma_entropy",
+    "point_topics_term",
     "profiled_loadings",
 ]
 
@@ -87,6 +88,28 @@ def dirichlet_term(prior: Tensor, gamma: Tensor) -> Tensor:
         value = value + (g.lgamma() + (distinct - g) * (g.digamma() - mean_log_total)).sum(0)
         value = value - distinct.lgamma().expand(p.shape).sum(0)
     return value
+
+
+def point_topics_term(prior: Tensor, gamma: Tensor) -> Tensor:
+    r"""Log density of topics that are points, on the scale of their log ratios, from word-major tables in float64.
+
+    .. math:: \ln p(\theta_k) + \ln \prod_d \theta_{kd}
+              = \ln\Gamma(\textstyle\sum_d \gamma_{0d}) - \sum_d \ln\Gamma(\gamma_{0d})
+              + \sum_d \gamma_{0d} \ln\theta_{kd}, \qquad \theta_{kd} = \gamma_{kd} / \textstyle\sum_d \gamma_{kd}
+
+    The product is the Jacobian of theta in ln(theta_d / theta_D). On its own scale a Dirichlet density with gamma0 < 1
+    has no maximum; here it has one, and with expected counts n it lies at gamma = gamma0 + n.
+
+    Args:
+        prior: gamma0, shape (D, K).
+        gamma: shape (D, K).
+
+    Returns:
+        Shape (K,).
+    """
+    prior = prior.double()
+    log_theta = gamma.double().log() - gamma.sum(0, dtype=torch.float64).log()
+    return prior.sum(0).lgamma() + (prior * log_theta - prior.lgamma()).sum(0)
 
 
 def elog_gamma_loadings(
@@ -187,8 +210,8 @@ def elog_sum_quadrature(concentration: Tensor, rate: Tensor, spacing: float = 0.
     a, log_rate = concentration.double(), rate.double().log()
     total = a.sum(-1)
     # towards 0 the integrand is about t (E[S] - 1); beyond max ln r it falls like exp(-total u)
-    low = -37 - (a / log_rate.exp()).sum(-1).clamp(min=1).log()
-    high = (log_rate.amax(-1) + 38 / total.clamp(min=0.01, max=1)).clamp(min=math.log(40.0))
+    low = (-37 - (a / log_rate.exp()).sum(-1).clamp(min=1).log()).detach()
+    high = (log_rate.amax(-1) + 38 / total.clamp(min=0.01, max=1)).clamp(min=math.log(40.0)).detach()
     out = torch.empty_like(total)
     for n in range(len(total)):
         u = torch.arange(float(low[n]), float(high[n]), spacing, dtype=torch.float64)

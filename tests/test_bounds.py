@@ -59,6 +59,14 @@ def test_quadrature_has_the_known_law_of_equal_rates():
     torch.testing.assert_close(value, exact, rtol=0, atol=1e-10)
 
 
+def test_quadrature_has_the_gradient_of_equal_rates():
+    total, rate = torch.tensor([0.5, 5.0, 300.0]), torch.full((3, 7), 3.7, requires_grad=True)
+    a = (total / 7).unsqueeze(-1).repeat(1, 7).requires_grad_()
+    bounds.elog_sum_quadrature(a, rate).sum().backward()
+    torch.testing.assert_close(a.grad, torch.polygamma(1, total).unsqueeze(-1).expand(3, 7), rtol=1e-9, atol=0)
+    torch.testing.assert_close(rate.grad, torch.full((3, 7), -1 / (7 * 3.7)), rtol=1e-9, atol=0)
+
+
 def test_quadrature_agrees_with_particles_and_the_epsilon_bound_is_above():
     a, rate = torch.rand(B, K) * 3, torch.rand(B, K) * 9 + 0.01
     exact = bounds.elog_sum_quadrature(a, rate)
