@@ -8,7 +8,7 @@ from pyro_prme.encoders import BagOfWordsEncoder, TopicEncoder, encoder_of_depth
 from pyro_prme.estimator import PRMETopicModel
 from pyro_prme.export import to_inference_data, to_pyldavis
 from pyro_prme.guide import ClosedFormGuide, PRMEGuide
-from pyro_prme.model import DILN, HDP, PRME
+from pyro_prme.model import DILN, HDP, PRME, ShapePRME
 from pyro_prme.networks import Decoder, decoder_of_depth
 from pyro_prme.plan import Plan
 from pyro_prme.posterior import Posterior
@@ -37,6 +37,7 @@ __all__ = [
     "Posterior",
     "Rule",
     "Run",
+    "ShapePRME",
     "TokenSplit",
     "TopicEncoder",
     "Trainer",

@@ -9,18 +9,28 @@ from torch import nn
 
 from pyro_prme.encoders import BagOfWordsEncoder, TopicEncoder
 from pyro_prme.guide import PRMEGuide
-from pyro_prme.model import DILN, HDP, PRME
+from pyro_prme.model import DILN, HDP, PRME, ShapePRME
 from pyro_prme.networks import Decoder, LinearDecoder
-from pyro_prme.rules import GammaLoadings
+from pyro_prme.rules import DirichletTopics, GammaLoadings, PointTopics, Rule
 
-__all__ = ["MODELS", "PRESETS", "build"]
+__all__ = ["FORMS", "MODELS", "PRESETS", "TOPICS", "build"]
 
+#: The models by the names that the estimator and the command know.
 MODELS: dict[str, type[PRME]] = {"prme": PRME, "hdp": HDP, "diln": DILN}
 
-#: Settings of `build` and of the trainer that belong together.
+#: Where PRME has its random function.
+FORMS: dict[str, type[PRME]] = {"shape": ShapePRME, "scale": PRME}
+
+#: What the guide has for theta.
+TOPICS: dict[str, type[Rule]] = {"dirichlet": DirichletTopics, "point": PointTopics}
+
+#: Settings of `build` and of the trainer that belong together; "predictive" scored best on validation documents
+#: (`benchmarks/paper/NOTES.md`), "paper" is the paper's own.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
+    "predictive": {"topics": "point", "gamma0": 0.05, "decoder_hidden": ()},
     "paper": {
+        "form": "scale",
         "encoder": "words",
         "encoder_hidden": (1000,),
         "word_dropout": 0.0,
@@ -47,6 +57,8 @@ def build(
     decoder_hidden: tuple[int, ...] = (80, 80),
     batch_norm: bool = True,
     residual: bool = False,
+    form: str = "shape",
+    topics: str = "dirichlet",
     word_dropout: float = 1.0,
     objective: str = "profiled",
     seed: int = 0,
@@ -61,11 +73,14 @@ def build(
         encoder: "topics" (`TopicEncoder`) or "words" (`BagOfWordsEncoder`, as the paper).
         encoder_hidden, decoder_hidden: widths of the hidden layers; a decoder without any is a `LinearDecoder`.
         batch_norm, residual, word_dropout: see `networks`.
+        form: a key of `FORMS`, for the model "prme".
+        topics: a key of `TOPICS`.
         objective: see `GammaLoadings`.
         seed: see above.
     """
-    if model not in MODELS:
-        raise ValueError(f"model is {model!r}: choose one of {', '.join(MODELS)}.")
+    for key, value, known in (("model", model, MODELS), ("form", form, FORMS), ("topics", topics, TOPICS)):
+        if value not in known:
+            raise ValueError(f"{key} is {value!r}: choose one of {', '.join(known)}.")
     if encoder not in ("topics", "words"):
         raise ValueError(f"encoder is {encoder!r}: choose 'topics' or 'words'.")
     design = {"batch_norm": batch_norm, "residual": residual}
@@ -75,7 +90,7 @@ def build(
         if model == "prme":
             sizes = num_topics, embedding_dim, embedding_dim
             decoder = Decoder(*sizes, decoder_hidden, **design) if decoder_hidden else LinearDecoder(*sizes)
-        program = MODELS[model](
+        program = (FORMS[form] if model == "prme" else MODELS[model])(
             num_topics,
             vocab_size,
             num_documents,
@@ -91,5 +106,5 @@ def build(
             network = TopicEncoder(num_topics, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout)
         else:
             network = BagOfWordsEncoder(vocab_size, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout)
-        guide = PRMEGuide(program, network, rules={"Z": GammaLoadings(objective)})
+        guide = PRMEGuide(program, network, rules={"Z": GammaLoadings(objective), "theta": TOPICS[topics]()})
     return program, guide

@@ -9,9 +9,10 @@ from pyro.distributions.torch_distribution import TorchDistribution
 from torch import Tensor
 from torch.distributions import constraints
 
+from pyro_prme.expectations import expected, expected_log, expected_log_rows
 from pyro_prme.updates import assignment_probabilities
 
-__all__ = ["ImpliedAssignment", "TopicAssignment", "WordGivenTopic", "WordMajorDirichlet"]
+__all__ = ["ImpliedAssignment", "TopicAssignment", "WordGivenTopic", "WordMajorDirichlet", "WordMajorPoint"]
 
 
 class _LazyCategorical(TorchDistribution):
@@ -154,3 +155,49 @@ class WordMajorDirichlet(dist.Dirichlet):
     def mean_rows(self, words: Tensor) -> Tensor:
         """E theta of some words, word-major, shape (W, K)."""
         return self.concentration.mT[words] / self.total
+
+
+class WordMajorPoint(TorchDistribution):
+    """A point mass at normalised rows of a word-major buffer, of which a step reads only the batch's words.
+
+    Args:
+        gamma: positive, shape (D, K); the point is gamma / total, of batch shape (K,) and event shape (D,).
+        total: sum of gamma over words, shape (K,).
+    """
+
+    arg_constraints: dict = {}  # noqa: RUF012
+    support = constraints.simplex
+
+    def __init__(self, gamma: Tensor, total: Tensor) -> None:
+        self.gamma, self.total = gamma, total
+        super().__init__(gamma.shape[1:], gamma.shape[:1], validate_args=False)
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.gamma / self.total).mT
+
+    def mean_rows(self, words: Tensor) -> Tensor:
+        """The point at some words, word-major, shape (W, K)."""
+        return self.gamma[words] / self.total
+
+    def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
+        return self.mean.expand(torch.Size(sample_shape) + self.batch_shape + self.event_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Zero: as for Pyro's Delta, the density is that of the point's own value."""
+        return value.new_zeros(value.shape[:-1])
+
+
+@expected.register
+def _(q: WordMajorPoint, value: Tensor) -> Tensor:
+    return q.mean
+
+
+@expected_log.register
+def _(q: WordMajorPoint, value: Tensor) -> Tensor:
+    return q.mean.log()
+
+
+@expected_log_rows.register
+def _(q: WordMajorPoint, value: Tensor, words: Tensor) -> Tensor:
+    return q.mean_rows(words).log()

@@ -16,7 +16,7 @@ from pyro_prme.batch import Batch
 from pyro_prme.corpus import Corpus
 from pyro_prme.posterior import Posterior, default_dtype
 from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import Run
+from pyro_prme.rules import PointTopics, Run
 
 __all__ = ["Factors", "draw_words", "posterior_factors", "prior_draws"]
 
@@ -30,10 +30,11 @@ class Factors(NamedTuple):
     h: np.ndarray | None  # (N, h_dim), points
     f_mean: np.ndarray | None  # (N, K), of q(f_nk), a Normal
     f_scale: np.ndarray | None  # (N, K)
+    topics_are_points: bool = False  # theta_k is gamma_k divided by its sum
 
     def draw_topics(self, rng: np.random.Generator) -> np.ndarray:
         """theta, rows that sum to one, shape (K, D)."""
-        theta = rng.standard_gamma(self.gamma)
+        theta = self.gamma if self.topics_are_points else rng.standard_gamma(self.gamma)
         return theta / theta.sum(1, keepdims=True)
 
     def draw_loadings(self, rng: np.random.Generator) -> np.ndarray:
@@ -56,11 +57,11 @@ def posterior_factors(posterior: Posterior, corpus: Corpus) -> Factors:
     """
     K = posterior.model.num_topics
     table = posterior._ask(corpus, _local_factors, "column").values
-    gamma = posterior._theta.gamma.double().mT.numpy()
+    gamma, points = posterior._theta.gamma.double().mT.numpy(), isinstance(posterior._theta, PointTopics)
     if table.shape[1] == 2 * K:
-        return Factors(gamma, table[:, :K], table[:, K:], None, None, None)
+        return Factors(gamma, table[:, :K], table[:, K:], None, None, None, points)
     concentration, rate, f_mean, f_scale, h = np.split(table, [K, 2 * K, 3 * K, 4 * K], axis=1)
-    return Factors(gamma, concentration, rate, h, f_mean, f_scale)
+    return Factors(gamma, concentration, rate, h, f_mean, f_scale, points)
 
 
 def _local_factors(run: Run) -> Tensor:

@@ -41,8 +41,8 @@ class PRMETopicModel(FittedTopicModel):
         mode: of `fit`: "batch" moves the topics once a pass, "online" after each batch.
         batch_size: documents a step.
         alpha: concentration of the topics' weights.
-        beta: total shape of a document's loadings.
-        gamma0: Dirichlet parameter of the topics.
+        beta: total shape of a document's loadings; None for the preset's.
+        gamma0: Dirichlet parameter of the topics; None for the preset's.
         embedding_dim: length of h and ell; None for the preset's.
         learning_rate: for networks and ell; None for the preset's.
         stick_rate: for the topics' weights; None for the preset's.
@@ -77,8 +77,8 @@ class PRMETopicModel(FittedTopicModel):
         mode: str = "batch",
         batch_size: int = 500,
         alpha: float = 1.0,
-        beta: float = 5.0,
-        gamma0: float = 0.2,
+        beta: float | None = None,
+        gamma0: float | None = None,
         embedding_dim: int | None = None,
         learning_rate: float | None = None,
         stick_rate: float | None = None,

@@ -24,7 +24,7 @@ from pyro_prme.networks import Decoder, RandomFunction
 from pyro_prme.prototype import eval_mode
 from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
 
-__all__ = ["DILN", "HDP", "PRME"]
+__all__ = ["DILN", "HDP", "PRME", "ShapePRME"]
 
 _names = (f"prme_{i}" for i in itertools.count())
 
@@ -149,6 +149,10 @@ class PRME(PyroModule):
         """beta p, with the floor `sticks.MIN_CONCENTRATION`, shape (..., K)."""
         return (log_stick_weights(V) + math.log(self.beta)).exp().clamp(min=MIN_CONCENTRATION)
 
+    def mean_loadings(self, V: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """E[Z_nk] = beta p_k exp(mu_f + sigma2_f / 2) given V and the moments of f, shape (B, K)."""
+        return self.concentration(V) * (mean + variance / 2).exp()
+
     def decode(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
         """mu_f and sigma2_f for h (B, 1, h_dim) and ell (K, ell_dim), each (B, K); also under a plate of particles."""
         if h.dim() > 3:
@@ -191,6 +195,37 @@ class PRME(PyroModule):
                 f"The batch has word id {int(batch.word.max())}, the model was built for vocab_size={self.vocab_size}: "
                 "build it with the corpus's vocabulary, or drop the unknown words."
             )
+
+
+class ShapePRME(PRME):
+    r"""PRME with the random function in the shape of the loadings, where it can raise a topic and not only suppress it.
+
+    .. math:: f_{nk} = \mu_f(h_n, \ell_k), \qquad
+              Z_{nk} \sim \mathrm{Gamma}\left(\beta \frac{p_k e^{f_{nk}}}{\sum_j p_j e^{f_{nj}}}, 1\right)
+
+    Differs from the paper: there f is the logarithm of the scale. In the posterior mean of Z, which is
+    (beta p_k + n_nk) / (exp(-f_nk) + M_n / epsilon_n), a positive f then changes next to nothing, and a negative one
+    counts only where it beats M_n / epsilon_n. Here f moves the beta pseudo-counts of a document between its topics,
+    which matters most when few of its words are known (`benchmarks/paper/NOTES.md`). Shapes sum to beta whatever f is,
+    so that row sums stay finite. f has no variance: ln Gamma of a random shape has no mean in closed form.
+    """
+
+    def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
+        """f_nk = mu_f(h_n, ell_k), shape (B, K)."""
+        return pyro.sample("f", dist.Delta(self.decode(h, ell)[0]))
+
+    def sample_Z(self, V: Tensor, f: Tensor) -> Tensor:
+        """Z_nk ~ Gamma(beta p_k exp(f_nk) / sum_j p_j exp(f_nj), 1), shape (B, K)."""
+        shape = self.shape(V, f)
+        return pyro.sample("Z", dist.Gamma(shape, torch.ones_like(shape)))
+
+    def shape(self, V: Tensor, f: Tensor) -> Tensor:
+        """The shapes of the loadings, which sum to beta, with the floor `sticks.MIN_CONCENTRATION`, shape (B, K)."""
+        return (self.beta * (log_stick_weights(V) + f).softmax(-1)).clamp(min=MIN_CONCENTRATION)
+
+    def mean_loadings(self, V: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """E[Z_nk], the shape at f = mean, shape (B, K)."""
+        return self.shape(V, mean)
 
 
 class HDP(PRME):

@@ -60,7 +60,7 @@ class Trainer:
         *,
         mode: str = "batch",
         batch_size: int = 500,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 2e-3,
         stick_rate: float = 0.05,
         weight_decay: float = 0.0,
         gradient_steps: int = 1,

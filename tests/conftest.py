@@ -59,5 +59,7 @@ def entries_of(documents: list[list[int]], num_words: int = 10) -> prme.Batch:
     return prme.Batch.from_csr(sparse.csr_matrix(np.stack(rows)))
 
 
-def small_model(num_documents: int = 4, num_topics: int = 5, vocab_size: int = 10, **kwargs) -> prme.PRME:
-    return prme.PRME(num_topics, vocab_size, num_documents, h_dim=3, ell_dim=2, **kwargs)
+def small_model(
+    num_documents: int = 4, num_topics: int = 5, vocab_size: int = 10, kind: type[prme.PRME] = prme.PRME, **kwargs
+) -> prme.PRME:
+    return kind(num_topics, vocab_size, num_documents, h_dim=3, ell_dim=2, **kwargs)

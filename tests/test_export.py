@@ -33,7 +33,7 @@ def corpus():
 
 
 def fitted(corpus, model="prme"):
-    program, guide = prme.build(4, corpus.vocab_size, len(corpus), model=model, embedding_dim=3)
+    program, guide = prme.build(4, corpus.vocab_size, len(corpus), model=model, embedding_dim=3, form="scale")
     prme.Trainer(program, guide, corpus.counts, batch_size=10).fit(3)
     return prme.Posterior(program, guide, vocabulary=corpus.vocabulary)
 

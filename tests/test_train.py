@@ -99,8 +99,10 @@ def test_batches_of_empty_documents_train_and_keep_the_prior(model):
     t = trainer(counts, model=model, batch_size=1)
     assert np.isfinite(t.fit(1)[0]["bound"])
     with torch.no_grad(), eval_mode(t.model, t.guide):
-        q = t.guide.expectations(Batch.from_csr(counts, [0, 1])).posterior("Z")
-    torch.testing.assert_close(q.concentration[0], t.model.concentration(t.guide.rules["V"].value()))
+        run = t.guide.expectations(Batch.from_csr(counts, [0, 1]))
+    prior, q = run.prior("Z"), run.posterior("Z")
+    torch.testing.assert_close(q.concentration[0], prior.concentration.expand(2, -1)[0])
+    torch.testing.assert_close(q.rate[0], prior.rate.expand(2, -1)[0])
 
 
 def test_a_corpus_without_words_is_refused():

@@ -5,7 +5,7 @@ from pyro_prme.rules.gaussian import GaussianFunction
 from pyro_prme.rules.generic import EncodedNormal, MeanFieldNormal
 from pyro_prme.rules.loadings import GammaLoadings, Local
 from pyro_prme.rules.points import Amortized, FromPrior, Point
-from pyro_prme.rules.words import Assignment, DirichletTopics, Words
+from pyro_prme.rules.words import Assignment, DirichletTopics, PointTopics, Words
 
 __all__ = [
     "REGISTRY",
@@ -19,6 +19,7 @@ __all__ = [
     "Local",
     "MeanFieldNormal",
     "Point",
+    "PointTopics",
     "Rule",
     "Run",
     "Words",

@@ -85,11 +85,16 @@ class GammaLoadings(Rule):
         return None
 
     def prior_refusal(self, name: str, draw: Draw) -> str | None:
-        """Why the prior is not Gamma with rate exp(-f) and a shape without f, or None when it is."""
+        """Why the prior is not Gamma with rate exp(-f) and a shape without f, or None when it is.
+
+        An f that is a function of other sites, and not random itself, may stand in both: they are then known.
+        """
         prior = draw.site(name)["fn"]
         if not isinstance(prior, torch.distributions.Gamma):
             return f"the prior of {name} is {type(prior).__name__}, not Gamma."
         if self.scale not in draw or name not in draw.children(self.scale):
+            return None
+        if isinstance(draw.site(self.scale)["fn"], dist.Delta):
             return None
         f = draw.value(self.scale)
         if f.numel() != prior.rate.numel() or not torch.allclose(
@@ -102,8 +107,8 @@ class GammaLoadings(Rule):
         return None
 
     def _moments_of_f(self, prior: dist.Gamma, run: Run) -> tuple[Tensor, Tensor]:
-        """E[f] and E[exp(-f)], each (B, K); a model without f has a fixed rate."""
-        if run.has(self.scale):
+        """E[f] and E[exp(-f)], each (B, K), f being minus the logarithm of the rate; known where f is not random."""
+        if run.has(self.scale) and not isinstance(run.posterior(self.scale), dist.Delta):
             q, value = run.posterior(self.scale), run.value(self.scale)
             return expected(q, value).reshape(prior.batch_shape), expected_exp_neg(q, value).reshape(prior.batch_shape)
         return -prior.rate.log(), prior.rate

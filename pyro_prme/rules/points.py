@@ -10,7 +10,7 @@ from pyro.distributions.util import sum_rightmost
 from torch import Tensor, nn
 from torch.distributions import Distribution, biject_to
 
-from pyro_prme.distributions import WordMajorDirichlet
+from pyro_prme.distributions import WordMajorDirichlet, WordMajorPoint
 from pyro_prme.expectations import expected
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run, register
@@ -115,7 +115,7 @@ class Point(Rule):
 def rows_of_words(run: Run, site: str) -> Tensor:
     """E theta of the batch's distinct words, word-major (W, K), without a gradient."""
     q = run.posterior(site)
-    if isinstance(q, WordMajorDirichlet):
+    if isinstance(q, WordMajorDirichlet | WordMajorPoint):
         return q.mean_rows(run.batch.words)
     return expected(q, run.value(site)).mT[run.batch.words]
 
