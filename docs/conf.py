@@ -39,6 +39,7 @@ python_use_unqualified_type_names = True
 maximum_signature_line_length = 88
 add_module_names = False
 toc_object_entries_show_parents = "hide"
+viewcode_follow_imported_members = False
 
 # Tutorials are shown as they are stored; nothing is executed here.
 nb_execution_mode = "off"

@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "inference": (
         "Inference",
         "The guide asks a rule for each site, the plan says which, the bound adds their terms, the trainer moves them.",
-        ("guide", "plan", "elbo", "train", "starts", "optim", "prototype"),
+        ("guide", "plan", "elbo", "train", "starts", "optim", "lazy_adam", "prototype"),
     ),
     "closed_forms": (
         "Closed forms",
@@ -63,13 +63,11 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 
 
-def modules_of(name: str) -> list[str]:
-    """The module itself, or for a package its public modules."""
+def modules_of(name: str) -> list[ModuleType]:
+    """The module itself, and for a package its public modules after it."""
     module = importlib.import_module(f"pyro_prme.{name}")
-    if not hasattr(module, "__path__"):
-        return [module.__name__]
-    found = [info.name for info in pkgutil.iter_modules(module.__path__, f"{module.__name__}.")]
-    return [module for module in found if not module.rsplit(".", 1)[1].startswith("_")]
+    inner = [info.name for info in pkgutil.iter_modules(getattr(module, "__path__", []))]
+    return [module, *(importlib.import_module(f"{module.__name__}.{part}") for part in inner if part[0] != "_")]
 
 
 def ungrouped() -> list[str]:
@@ -85,8 +83,9 @@ def first_sentence(thing: object) -> str:
 
 
 def _section(module: ModuleType) -> str:
-    name = module.__name__
-    return f"## {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n```\n"
+    """A heading and the module's docstrings; of a package, only its own: its names are shown where they are defined."""
+    option = "\n   :no-members:" if hasattr(module, "__path__") else ""
+    return f"## {module.__name__}\n\n```{{eval-rst}}\n.. automodule:: {module.__name__}{option}\n```\n"
 
 
 def pages() -> dict[str, str]:
@@ -95,13 +94,8 @@ def pages() -> dict[str, str]:
     for file, (title, purpose, names) in GROUPS.items():
         if file == list(GROUPS)[-1]:
             names = (*names, *ungrouped())
-        sections = [_section(importlib.import_module(m)) for name in names for m in modules_of(name)]
-        lead = []
-        for name in names:
-            package = importlib.import_module(f"pyro_prme.{name}")
-            if hasattr(package, "__path__") and len(names) == 1:
-                lead.append(f"```{{eval-rst}}\n.. automodule:: {package.__name__}\n   :no-members:\n```\n")
-        out[f"{file}.md"] = "\n".join([f"# {title}\n\n{purpose}\n", *lead, *sections])
+        sections = [_section(module) for name in names for module in modules_of(name)]
+        out[f"{file}.md"] = "\n".join([f"# {title}\n\n{purpose}\n", *sections])
     out["index.md"] = _index()
     return out
 

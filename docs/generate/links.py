@@ -45,7 +45,7 @@ def escape_bars(app: Sphinx, what: str, name: str, obj: object, options: object,
 
 def skip(app: Sphinx, what: str, name: str, obj: object, skipped: bool, options: object) -> bool | None:
     """Leaves out what a module defines and does not list in `__all__`; the order stays that of the source."""
-    module = sys.modules.get(getattr(obj, "__module__", None) or "")
-    public = getattr(module, "__all__", None)
+    home = getattr(obj, "__module__", None) or ""
+    public = getattr(sys.modules.get(home), "__all__", None) if home.startswith("pyro_prme") else None
     nested = "." in getattr(obj, "__qualname__", "")
     return True if what == "module" and public is not None and not nested and name not in public else None

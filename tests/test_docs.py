@@ -1,0 +1,164 @@
+"""The documentation site: it builds without a warning, its links hold, it needs no network, and its claims are true."""
+
+import ast
+import importlib
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import matplotlib
+import pytest
+
+import pyro_prme
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
+sys.path.append(str(DOCS))
+
+from generate import api, results  # noqa: E402
+
+
+class Page(HTMLParser):
+    """The ids of a page, what it links to, and what a browser loads with it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.ids |= {found[name] for name in ("id", "name") if name in found}
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        elif tag == "link" and not {"next", "prev", "search", "index"} & set(found.get("rel", "").split()):
+            self.loaded.append(found["href"])
+        elif "src" in found:
+            self.loaded.append(found["src"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "--fresh-env"]
+    done = subprocess.run([*command, str(DOCS), str(out)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in sorted(site.rglob("*.html"))}
+
+
+def public_modules() -> Iterator[str]:
+    for info in pkgutil.walk_packages(pyro_prme.__path__, "pyro_prme."):
+        if not any(part.startswith("_") for part in info.name.split(".")):
+            yield info.name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_page_is_there(site: Path) -> None:
+    wanted = [path.stem for path in DOCS.glob("*.md") if path.name != "README.md"]
+    wanted += [f"tutorials/{path.stem}" for path in (ROOT / "tutorials").glob("*.ipynb")]
+    wanted += [f"api/{name}" for name in ("index", *api.GROUPS)] + ["tutorials/index"]
+    assert {"index", "results", "differences", "swaps", "measures"} <= set(wanted)
+    assert [name for name in wanted if not (site / f"{name}.html").exists()] == []
+
+
+@pytest.mark.slow
+def test_links_and_pictures_lead_somewhere(pages: dict[Path, Page]) -> None:
+    broken, local = [], 0
+    for path, page in pages.items():
+        for address in page.links + page.loaded:
+            parts = urlsplit(address)
+            if parts.scheme or address == "#":
+                continue
+            local += 1
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.exists() or (parts.fragment and unquote(parts.fragment) not in pages[target].ids):
+                broken.append(f"{path.name}: {address}")
+    assert local > 1000
+    assert broken == []
+
+
+@pytest.mark.slow
+def test_nothing_comes_from_the_network(site: Path, pages: dict[Path, Page]) -> None:
+    loaded = {address for page in pages.values() for address in page.loaded}
+    assert [address for address in loaded if urlsplit(address).scheme not in ("", "data") or address[:2] == "//"] == []
+    equations = [path for path in pages if 'class="math' in path.read_text(encoding="utf-8")]
+    assert equations
+    for path in equations:
+        assert any(address.split("?")[0].endswith("_static/tex-svg.js") for address in pages[path].loaded), path
+    for path in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.slow
+def test_the_api_has_every_public_module_and_name(site: Path, pages: dict[Path, Page]) -> None:
+    ids = {name for path, page in pages.items() if path.parent.name == "api" for name in page.ids}
+    names = []
+    for name in public_modules():
+        module = importlib.import_module(name)
+        names.append(f"module-{name}")
+        if not hasattr(module, "__path__"):
+            names += [f"{name}.{public}" for public in module.__all__]
+    assert [name for name in names if name not in ids] == []
+
+
+@pytest.mark.slow
+def test_equations_of_docstrings_are_equations(site: Path) -> None:
+    text = (site / "api" / "closed_forms.html").read_text(encoding="utf-8")
+    assert text.count('class="math') >= 15
+    assert ".. math" not in text
+    assert ":math:" not in text
+
+
+def test_numbers_of_the_results_page_come_from_files(tmp_path: Path) -> None:
+    assert not re.search(r"\d", (DOCS / "results.md").read_text(encoding="utf-8"))
+    assert results.page(tmp_path) == ""
+    folder = tmp_path / "benchmarks" / "paper" / "results"
+    folder.mkdir(parents=True)
+    run = {"corpus": "toy", "gamma0": 0.3, "model": "prme", "perplexity": {"0.9": 1234.5}, "topics_used": 67}
+    (folder / "table1.json").write_text(json.dumps([run | {"seed": 0}, run | {"seed": 1, "perplexity": {"0.9": 1236}}]))
+    (folder / "other.json").write_text(json.dumps({"cores": 89, "rows": [{"name": "a", "value": 0.123456}]}))
+    text = results.page(tmp_path)
+    assert "| 90% | 1235.2 (2) |" in text
+    assert "| a | 0.1235 |" in text
+    typed = set(re.findall(r"[\d.]*\d", text)) - {"0.3", "90", "1235.2", "2", "67", "89", "0.1235"}
+    assert typed == {"0", "1"}  # of gamma_0 and in the name of the file
+
+
+def test_tests_named_as_evidence_exist() -> None:
+    text = (DOCS / "differences.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(named) >= 20
+    assert len(named) == text.count("::test_")
+    for file, name in named:
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, f"{file}::{name}"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("float32")
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_code_of_the_pages_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the page, with fewer topics and epochs."""
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("agg")
+    names: dict[str, object] = {}
+    exec("import pyro\nimport pyro.distributions as dist\nimport pyro_prme as prme", names)
+    for code in re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+        exec(code.replace("n_components=50", "n_components=5").replace("max_iter=30", "max_iter=2"), names)
+    if path.name == "index.md":
+        assert (tmp_path / "paintboxes.png").stat().st_size > 10_000
