@@ -24,6 +24,9 @@ from pyro_prme.words_of_topics import RANKINGS
 __all__ = ["app", "main"]
 
 
+#: The `prme` command.
+#:
+#: :meta hide-value:
 app = typer.Typer(
     cls=OneLineErrors,
     no_args_is_help=True,

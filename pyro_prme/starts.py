@@ -112,6 +112,7 @@ def random_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Gene
     return Start(centres / centres.sum(1, keepdims=True), np.full(num_topics, 1 / num_topics))
 
 
+#: By name, what finds the topics that a fit starts from.
 STARTS = {"kmeans": kmeans_start, "documents": document_start, "random": random_start}
 
 

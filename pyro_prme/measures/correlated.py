@@ -19,6 +19,7 @@ from pyro_prme.measures.levy import Levy
 
 __all__ = ["CorrelatedKind", "correlated_measure", "squared_exponential"]
 
+#: The law of a loading given its weight and the correlated function.
 CorrelatedKind = Literal["binary", "poisson", "negative_binomial", "gamma"]
 Kernel = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

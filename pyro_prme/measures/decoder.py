@@ -17,6 +17,7 @@ from pyro_prme.measures._common import Seed, generator, positive, whole
 
 __all__ = ["Decoder", "RandomDecoder", "linear_decoder", "random_decoder", "zero_decoder"]
 
+#: Mean and variance of f at each pair of an h (N, d_h) and an ell (K, d_ell), each (N, K).
 Decoder = Callable[[Any, Any], tuple[Any, Any]]
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Embedding", "Extra", "Interval", "make_embedding"]
 
+#: Both ends of an interval.
 Interval = tuple[float, float]
+#: Further arrays by name, each with the names of its dimensions.
 Extra = Mapping[str, tuple[tuple[str, ...], np.ndarray]]
 
 

@@ -127,6 +127,9 @@ class Rule(nn.Module):
         """Moves natural parameters towards the target of the pending statistics, and forgets these."""
 
 
+#: By the name of a site, what makes the rules offered for it, in the order in which they are tried.
+#:
+#: :meta hide-value:
 REGISTRY: dict[str, list[Callable[[], Rule]]] = defaultdict(list)
 
 
