@@ -5,6 +5,7 @@ import importlib
 import json
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -128,15 +129,18 @@ def test_numbers_of_the_results_page_come_from_files(tmp_path: Path) -> None:
     assert not re.search(r"\d", (DOCS / "results.md").read_text(encoding="utf-8"))
     assert results.page(tmp_path) == ""
     folder = tmp_path / "benchmarks" / "paper" / "results"
-    folder.mkdir(parents=True)
-    run = {"corpus": "toy", "gamma0": 0.3, "model": "prme", "perplexity": {"0.9": 1234.5}, "topics_used": 67}
-    (folder / "table1.json").write_text(json.dumps([run | {"seed": 0}, run | {"seed": 1, "perplexity": {"0.9": 1236}}]))
+    shutil.copytree(ROOT / "benchmarks" / "paper", folder.parent, ignore=shutil.ignore_patterns("results"))
+    folder.mkdir()
+    scores = {"0.9": 1234.5, "0.5": 2345.6, "0.1": 3456.7}
+    run = {"corpus": "nyt", "gamma0": 0.3, "model": "prme", "perplexity": scores, "topics_used": 67}
+    runs = [run | {"seed": 0}, run | {"seed": 1, "perplexity": {"0.9": 1236, "0.5": 2345.6, "0.1": 3456.7}}]
+    (folder / "table1.json").write_text(json.dumps(runs))
     (folder / "other.json").write_text(json.dumps({"cores": 89, "rows": [{"name": "a", "value": 0.123456}]}))
     text = results.page(tmp_path)
-    assert "| 90% | 1235.2 (2) |" in text
+    assert "| nyt | 0.3 | PRME | 2 | 1235.2 (2) | 2345.6 (0) | 3456.7 (0) |" in text
     assert "| a | 0.1235 |" in text
-    typed = set(re.findall(r"[\d.]*\d", text)) - {"0.3", "90", "1235.2", "2", "67", "89", "0.1235"}
-    assert typed == {"0", "1"}  # of gamma_0 and in the name of the file
+    typed = set(re.findall(r"[\d.]*\d", text)) - {"0.3", "2", "1235.2", "2345.6", "3456.7", "0", "89", "0.1235"}
+    assert typed == {"1", "90", "50", "10"}  # "Table 1", and the shares of words in the headings of its columns
 
 
 def test_tests_named_as_evidence_exist() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from generate import api, differences, results, swaps
 from pyro_prme.measures import catalogue_markdown
 
-ROOT = results.ROOT
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def write(docs: Path) -> None:

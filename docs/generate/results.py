@@ -5,15 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import runpy
-from collections import defaultdict
+import sys
 from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
 Row = dict[str, Any]
-NAMES = {"prme": "PRME", "diln": "DILN", "hdp": "HDP"}
 
 
 def shown(value: Any) -> str:
@@ -37,34 +35,7 @@ def table(rows: Iterable[Row]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def perplexities(records: list[Row]) -> str:
-    """Held-out perplexity of each corpus and gamma0: mean over seeds, largest less smallest in brackets."""
-    groups: dict[tuple[str, float], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        groups[record["corpus"], record["gamma0"]][record["model"]].append(record)
-    parts = []
-    for (corpus, gamma0), models in sorted(groups.items()):
-        ordered = [name for name in NAMES if name in models] + sorted(models.keys() - NAMES.keys())
-        runs = {NAMES.get(name, name): models[name] for name in ordered}
-        rows = []
-        for share in models[ordered[0]][0]["perplexity"]:
-            row: Row = {"words seen": f"{100 * float(share):.0f}%"}
-            for name, records_of in runs.items():
-                scores = [record["perplexity"][share] for record in records_of]
-                row[name] = f"{mean(scores):.1f} ({max(scores) - min(scores):.0f})"
-            rows.append(row)
-        rows.append({"words seen": "seeds"} | {name: len(records_of) for name, records_of in runs.items()})
-        used = {name: mean(record["topics_used"] for record in records_of) for name, records_of in runs.items()}
-        rows.append({"words seen": "topics in use"} | {name: f"{value:.0f}" for name, value in used.items()})
-        parts.append(
-            f"### {corpus}, $\\gamma_0 = {gamma0:g}$\n\n"
-            "Held-out perplexity by the share of a document's words that was seen: mean over seeds, largest less "
-            f"smallest in brackets. Lower is better.\n\n{table(rows)}"
-        )
-    return "\n".join(parts)
-
-
-def local_steps(result: Row) -> str:
+def local_steps(result: Row, script: Row) -> str:
     """Milliseconds of our local step, and how many times longer each other form takes."""
     rows = []
     for case in result["cases"]:
@@ -81,13 +52,45 @@ def local_steps(result: Row) -> str:
     )
 
 
-def anything(result: Any) -> str:
+def anything(result: Any, script: Row) -> str:
     """Any other result: lists of records as tables, and the rest as a line."""
     if isinstance(result, list):
         return table(row if isinstance(row, dict) else {"value": row} for row in result)
     lists = {k: v for k, v in result.items() if isinstance(v, list) and v and isinstance(v[0], dict)}
-    parts = [f"**{key}**\n\n{anything(value)}" for key, value in lists.items()]
+    parts = [f"**{key}**\n\n{anything(value, script)}" for key, value in lists.items()]
     return "\n".join([*parts, _circumstances({k: v for k, v in result.items() if k not in lists})])
+
+
+def printed(result: Any, script: Row) -> str:
+    """The table that the script itself prints."""
+    spread = "Mean over seeds, largest less smallest in brackets; lower is better."
+    return f"{spread}\n\n{script['table'](result)}\n"
+
+
+def depth_and_width(result: Any, script: Row) -> str:
+    """Its script's tables, for each share of words that was seen."""
+    parts = []
+    for share, what in product(script["OBSERVED"], ("depth", "width")):
+        parts.append(
+            f"**By {what}, {share:.0%} of a document's words seen.**\n\n{script['table'](result, what, share)}\n"
+        )
+    return "\n".join(parts)
+
+
+def online(result: Any, script: Row) -> str:
+    """Where each curve ends; the time of a batch."""
+    ends = [
+        {key: run[key] for key in ("model", "mode", "kappa") if key in run} | run["curve"][-1]
+        for run in result
+        if "curve" in run
+    ]
+    times = [{"model": run["model"]} | run["milliseconds"] for run in result if "milliseconds" in run]
+    return f"{table(ends)}\nMilliseconds of a batch:\n\n{table(times)}"
+
+
+def peers(result: Row, script: Row) -> str:
+    """Tables of the benchmark against other topic models, by the benchmark's own report."""
+    return str(script["report"].text(result)) + "\n"
 
 
 def _circumstances(result: Row) -> str:
@@ -96,17 +99,16 @@ def _circumstances(result: Row) -> str:
     return f"*Measured with: {line}.*\n" if line else ""
 
 
-def peers(result: Row) -> str:
-    """Tables of the benchmark against other topic models, by the benchmark's own report."""
-    return str(runpy.run_path(str(ROOT / "benchmarks" / "peers" / "report.py"))["text"](result)) + "\n"
-
-
-KNOWN: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "table1": ("Held-out perplexity", perplexities),
+KNOWN: dict[str, tuple[str, Callable[[Any, Row], str]]] = {
+    "table1": ("Held-out perplexity", printed),
     "peers_kjv": ("Against other topic models: the King James Bible", peers),
     "peers_nyt": ("Against other topic models: New York Times", peers),
     "peers_20news": ("Against other topic models: 20 Newsgroups", peers),
     "local_step": ("The local step", local_steps),
+    "training_step": ("The training step", anything),
+    "architecture": ("Depth and width of the networks", depth_and_width),
+    "online": ("Online learning", online),
+    "choices": ("What the defaults were chosen by", printed),
     "peers_tuning": ("Settings tried for the other topic models, on documents cut from train", anything),
 }
 
@@ -118,22 +120,31 @@ def script_of(path: Path) -> Path | None:
     return next((name for name in names if name.exists()), None)
 
 
+def names_of(script: Path) -> Row:
+    """What a script defines, without running its main part."""
+    sys.path.insert(0, str(script.parent))
+    try:
+        return runpy.run_path(str(script), run_name="shown")
+    finally:
+        sys.path.remove(str(script.parent))
+
+
+def section(path: Path, root: Path) -> str:
+    """A result file under a heading, with what its script says of it, and its picture where there is one."""
+    title, render = KNOWN.get(path.stem, (path.stem.replace("_", " ").capitalize(), anything))
+    script, about, source = script_of(path), "", f"From `{path.relative_to(root)}`"
+    if script:
+        about = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n\n")[0] + "\n\n"
+        source += f", written by `{script.relative_to(root)}`"
+    body = render(json.loads(path.read_text(encoding="utf-8")), names_of(script) if script else {})
+    picture = path.with_suffix(".png")
+    if picture.exists():
+        body += f"\n![{title}](../{picture.relative_to(root)})\n"
+    return f"## {title}\n\n{about}{body}\n{source}.\n"
+
+
 def page(root: Path) -> str:
     """Markdown of the whole page."""
-    parts = []
     order = {name: place for place, name in enumerate(KNOWN)}
     found = sorted(root.glob("benchmarks/**/results/*.json"), key=lambda p: (order.get(p.stem, len(order)), str(p)))
-    for path in found:
-        title, render = KNOWN.get(path.stem, (path.stem.replace("_", " ").capitalize(), anything))
-        script = script_of(path)
-        source = f"From `{path.relative_to(root)}`"
-        about = ""
-        if script:
-            about = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n\n")[0] + "\n\n"
-            source += f", written by `{script.relative_to(root)}`"
-        body = render(json.loads(path.read_text(encoding="utf-8")))
-        picture = path.with_suffix(".png")
-        if picture.exists():
-            body += f"\n![{title}](../{picture.relative_to(root)})\n"
-        parts.append(f"## {title}\n\n{about}{body}\n{source}.\n")
-    return "\n".join(parts)
+    return "\n".join(section(path, root) for path in found)
