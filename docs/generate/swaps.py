@@ -33,7 +33,7 @@ def plan_of(kind: type[PRME]) -> str:
         plan = PRMEGuide(model).plan(Batch.from_tokens(torch.randint(WORDS, (DOCUMENTS, 5)).tolist()))
     rows = [re.split(r"\s{2,}", line) for line in str(plan).splitlines()]
     lines = [f"| `{site}` | {factor} | {' '.join(note)} |" for site, factor, *note in rows]
-    return "\n".join(["| site | posterior factor | |", "| --- | --- | --- |", *lines])
+    return "\n".join(["| site | posterior factor | notes |", "| --- | --- | --- |", *lines])
 
 
 def fragment() -> str:
