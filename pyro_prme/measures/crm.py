@@ -61,7 +61,7 @@ class RandomMeasure:
         data = first_draw(self.data, draw)
         weight, sigma = data["weight"].values, data["sigma"].values
         ax.vlines(sigma, 0, weight, color="0.6", lw=0.8)
-        ax.scatter(sigma, weight, c=np.arange(weight.size), cmap="viridis", s=12, zorder=3, edgecolors="black", lw=0.3)
+        ax.scatter(sigma, weight, color="#0072b2", s=12, zorder=3, edgecolors="black", lw=0.3)
         ax.set(xlabel=r"label $\sigma$", ylabel="weight", ylim=(0, None), title=self.name)
         return ax
 

@@ -36,6 +36,7 @@ __all__ = [
     "kallenberg_measure",
 ]
 
+#: The parts of Kallenberg's representation.
 PARTS = ("f", "g", "h", "beta", "gamma")
 RandomFunctions = Callable[[np.ndarray, np.random.Generator, int], np.ndarray]
 
@@ -94,32 +95,37 @@ class KallenbergMeasure:
         return sum((terms[part]() for part in parts), zero)
 
     def plot(self, ax: Axes | None = None, draw: int = 0, parts: Sequence[str] = PARTS) -> Axes:
-        """One draw as in the paper's Figures 2 and 7: discs f, squares g, lines h and beta, a tint for gamma."""
+        """One draw as in the paper's Figures 2 and 7: discs f, squares g, lines h and beta, a tint for gamma.
+
+        Areas of discs and squares are their masses, widths of lines their masses by length.
+        """
         ax = new_axes(ax, 6.0)
         d, width = first_draw(self.data, draw), float(self.data.attrs["width"])
         sigma, tau = d["sigma"].values, d["tau"].values
         top = max(float(d["f"].max()), float(d["g"].max()), 1e-12)
-        style: dict[str, Any] = {
-            "cmap": "viridis",
-            "vmin": 0,
-            "vmax": top,
-            "edgecolors": "black",
-            "lw": 0.3,
-            "zorder": 3,
-        }
+        style: dict[str, Any] = {"edgecolors": "black", "lw": 0.3, "zorder": 3}
         if "gamma" in parts and d["gamma"] > 0:
-            ax.axhspan(0, 1, color="0.92", zorder=0)
+            ax.axhspan(0, 1, color="0.92", zorder=0, label=r"diffuse, $\gamma$")
         if "h" in parts and d["h"].max() > 0:
-            ax.vlines(sigma, 0, 1, color="#0072b2", lw=3 * d["h"].values / float(d["h"].max()), zorder=1)
+            thick = 3 * d["h"].values / float(d["h"].max())
+            ax.vlines(sigma, 0, 1, color="#0072b2", lw=thick, zorder=1, label="lines, $h$")
         if "beta" in parts and d["beta"].max() > 0:
-            ax.hlines(tau, 0, width, color="#d55e00", lw=3 * d["beta"].values / float(d["beta"].max()), zorder=1)
+            thick = 3 * d["beta"].values / float(d["beta"].max())
+            ax.hlines(tau, 0, width, color="#d55e00", lw=thick, zorder=1, label=r"lines, $\beta$")
         if "f" in parts:
             x, y = np.broadcast_to(sigma, d["f"].shape), np.broadcast_to(tau[:, None], d["f"].shape)
-            ax.scatter(x, y, s=60 * d["f"].values / top, c=d["f"].values, **style)
+            ax.scatter(x, y, s=60 * d["f"].values / top, color="0.2", label="points, $f$", **style)
         if "g" in parts:
             x, g = np.broadcast_to(sigma, d["g"].shape), d["g"].values
-            ax.scatter(x, d["rho"].values, s=60 * g / top, c=g, marker="s", **style)
+            ax.scatter(x, d["rho"].values, s=60 * g / top, color="#e69f00", marker="s", label="points, $g$", **style)
         ax.set(xlabel=r"$\sigma$", ylabel=r"$\tau$", xlim=(0, width), ylim=(0, 1))
+        if len(parts) > 2:
+            from matplotlib.collections import PathCollection
+
+            legend = ax.legend(ncols=5, fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+            for handle in legend.legend_handles:
+                if isinstance(handle, PathCollection):
+                    handle.set_sizes([30])
         return ax
 
     def plot_parts(self, axes: np.ndarray | None = None, draw: int = 0) -> np.ndarray:

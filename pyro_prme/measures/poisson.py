@@ -47,9 +47,7 @@ class Points:
         """The points of one draw as a scatter; returns the axes."""
         ax = new_axes(ax)
         data = first_draw(self.data, draw)
-        ax.scatter(
-            data["sigma"], data["vartheta"], s=14, c=data["vartheta"], cmap="viridis_r", edgecolors="black", lw=0.3
-        )
+        ax.scatter(data["sigma"], data["vartheta"], s=14, color="#0072b2", edgecolors="black", lw=0.3)
         ax.set(xlabel=r"label $\sigma$", ylabel=r"$\vartheta$", xlim=(0, self.data.attrs["width"]), ylim=(0, None))
         return ax
 
