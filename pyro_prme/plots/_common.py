@@ -27,6 +27,7 @@ __all__ = [
     "new_axes",
     "picked",
     "plain",
+    "points",
     "positive_whole",
     "prior_mean",
     "svd_plane",
@@ -46,6 +47,14 @@ def new_axes(ax: Axes | None, width: float = 5.0, height: float = 3.2) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def points(ax: Axes) -> tuple[float, float]:
+    """Width and height in points that the axes have in their figure as it now is."""
+    figure = ax.figure.figure  # that of the subfigure, if the axes are in one
+    figure.draw_without_rendering()  # settles the layout
+    box = ax.get_window_extent()
+    return box.width * 72 / figure.dpi, box.height * 72 / figure.dpi
 
 
 def check(posterior: Posterior, corpus: Corpus) -> None:
@@ -101,21 +110,17 @@ def plain(text: str) -> str:
 
 @torch.no_grad()
 def prior_mean(posterior: Posterior, h: np.ndarray) -> np.ndarray:
-    r"""Mean loadings at embeddings h (P, h_dim), in evaluation mode, shape (P, K).
-
-    .. math:: E[Z_k] = \beta p_k E[\exp f(h, \ell_k)] = \beta p_k \exp(\mu_f + \sigma^2_f / 2)
-    """
+    """Mean loadings at embeddings h (P, h_dim), in evaluation mode, shape (P, K), see `PRME.mean_loadings`."""
     model, sticks = posterior.model, posterior.guide.get_submodule("rules.V")
     if not isinstance(sticks, Point):
         raise ValueError("The strength of topics is read off the point V, and this guide has another rule for V.")
     ell = torch.as_tensor(posterior.topic_embeddings().values, dtype=posterior._theta.gamma.dtype)
-    weights = model.concentration(sticks.value()).double()
     points = torch.as_tensor(h, dtype=ell.dtype)
     parts = []
     with default_dtype(ell.dtype), eval_mode(model, posterior.guide):
         for part in points.split(512):
             mean, variance = model.decode(part.unsqueeze(-2), ell)
-            parts.append(weights * (mean.double() + variance.double() / 2).exp())
+            parts.append(model.mean_loadings(sticks.value(), mean.double(), variance.double()))
     return torch.cat(parts).numpy()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def plot_embeddings(
         ax: axes to draw into.
 
     Example:
-        >>> plot_embeddings(posterior, corpus)  # doctest: +SKIP
+        >>> ax = plot_embeddings(posterior, corpus, num_topics=3)
     """
     common.check(posterior, corpus)
     common.need_random_function(posterior, "Embeddings")
@@ -59,23 +60,16 @@ def plot_embeddings(
         if len(shown) > 6:
             raise ValueError(f"{len(shown)} topics are too many to tell apart: show at most six.")
     words = common.labels(posterior, corpus, num_words, by)
-    ax = common.new_axes(ax, 6.4, 4.4)
+    names = ["\n".join(wrap(f"{k}: {', '.join(words[k])}", 40)) for k in shown]
+    ax = common.new_axes(ax, 4.9 + 0.065 * min(max(map(len, names)), 40), 4.4)
     rest = ~np.isin(main, shown)
     if rest.any():
-        ax.scatter(places[rest, 0], places[rest, 1], s=5, color="0.75", lw=0, label="other topics", zorder=1)
+        ax.scatter(places[rest, 0], places[rest, 1], s=5, color="0.8", lw=0, label="other topics", zorder=1)
+    size = min(max(7000 / len(places), 20), 40)
     for i, k in enumerate(shown):
         of = main == k
-        label = f"{k}: {', '.join(words[k])}"
-        style: dict[str, Any] = {"color": common.OKABE_ITO[i], "marker": common.MARKERS[i], "label": label}
-        ax.scatter(
-            places[of, 0],
-            places[of, 1],
-            s=min(max(5000 / len(places), 14), 36),
-            edgecolors="white",
-            linewidths=0.4,
-            zorder=2,
-            **style,
-        )
+        style: dict[str, Any] = {"color": common.OKABE_ITO[i], "marker": common.MARKERS[i], "label": names[i]}
+        ax.scatter(places[of, 0], places[of, 1], s=size, edgecolors="black", linewidths=0.4, zorder=2, **style)
     ax.set(xlabel="x (first singular direction of h)", ylabel="y (second)")
     ax.locator_params(nbins=5)
     ax.legend(
@@ -130,7 +124,7 @@ def plot_predictive_check(
         ax: axes to draw into.
 
     Example:
-        >>> plot_predictive_check(posterior, corpus, "document_frequency", draws=20)  # doctest: +SKIP
+        >>> ax = plot_predictive_check(posterior, corpus, "document_frequency", draws=20)
     """
     common.check(posterior, corpus)
     if statistic not in STATISTICS:
@@ -154,10 +148,9 @@ def plot_predictive_check(
 
 
 def _compare_histograms(ax: Axes, observed: np.ndarray, drawn: np.ndarray, name: str) -> None:
-    edges = np.histogram_bin_edges(np.concatenate([observed, drawn[0]]), bins=min(30, max(5, len(observed) // 4)))
-    edges = np.unique(np.round(edges) - 0.5)  # between whole numbers
-    edges[-1] = max(edges[-1], max(observed.max(), drawn.max()) + 0.5)
-    edges[0] = min(edges[0], min(observed.min(), drawn.min()) - 0.5)
+    low, high = min(observed.min(), drawn.min()), max(observed.max(), drawn.max())
+    width = -(-int(high - low + 1) // min(30, max(5, len(observed) // 4)))  # whole, and the same for all bars
+    edges = np.arange(low, high + width + 1, width) - 0.5
     counts = np.stack([np.histogram(row, edges)[0] for row in drawn])
     low, high = np.quantile(counts, [0.05, 0.95], axis=0)
     ax.stairs(high, edges, baseline=low, fill=True, color="#56b4e9", alpha=0.5, label="drawn, 90% of draws")
@@ -170,10 +163,10 @@ def _compare_words(ax: Axes, observed: np.ndarray, drawn: np.ndarray, name: str)
     seen = observed > 0
     low, high = np.quantile(drawn[:, seen], [0.05, 0.95], axis=0)
     inside = (observed[seen] >= low) & (observed[seen] <= high)
-    top = 1.3 * max(observed.max(), drawn.max())
-    ax.plot([0.7, top], [0.7, top], color="0.4", lw=0.8, zorder=3, label="equal")
-    ax.vlines(observed[seen], np.maximum(low, 0.7), np.maximum(high, 0.7), color="#56b4e9", lw=0.6, alpha=0.5)
-    mean = np.maximum(drawn[:, seen].mean(0), 0.7)
+    ends = (max(0.7, 0.7 * min(observed[seen].min(), low.min())), 1.3 * max(observed.max(), drawn.max()))
+    ax.plot(ends, ends, color="0.4", lw=0.8, zorder=3, label="equal")
+    ax.vlines(observed[seen], np.maximum(low, ends[0]), np.maximum(high, ends[0]), color="#56b4e9", lw=0.6, alpha=0.5)
+    mean = np.maximum(drawn[:, seen].mean(0), ends[0])
     label = f"a word: mean and 90% of the draws, which hold {inside.mean():.0%} of the words"
     ax.scatter(observed[seen], mean, s=5, color="#0072b2", lw=0, zorder=2, label=label)
-    ax.set(xscale="log", yscale="log", xlim=(0.7, top), ylim=(0.7, top), xlabel=f"{name}, observed", ylabel="drawn")
+    ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel=f"{name}, observed", ylabel="drawn")

@@ -20,9 +20,10 @@ _STYLES = ("-", "--", "-.", ":")
 def plot_history(history: Sequence[Mapping[str, Any]], *, axes: Sequence[Axes] | None = None) -> np.ndarray:
     """A training history, epoch by epoch: the bound, its terms by site, held-out perplexity, topics in use.
 
-    The terms have very different sizes, so their panel shows each one's gain since the first epoch. Panels appear for
-    what the history has: the trainer records "bound" and "terms"; a callback may add "perplexity" (any key that has
-    this word in it) and "topics_in_use" at some or all epochs.
+    The terms have very different sizes, so their panel shows each one's gain since the first epoch, on a logarithmic
+    scale to either side of zero; terms that never change are left out. Panels appear for what the history has: the
+    trainer records "bound" and "terms"; a callback may add "perplexity" (any key that has this word in it) and
+    "topics_in_use" at some or all epochs.
 
     Args:
         history: records of `Trainer.history`, or of a saved run.
@@ -32,8 +33,10 @@ def plot_history(history: Sequence[Mapping[str, Any]], *, axes: Sequence[Axes] |
         The axes of the panels.
 
     Example:
-        >>> plot_history(trainer.fit(20))  # doctest: +SKIP
+        >>> axes = plot_history(trainer.fit(2))
     """
+    from matplotlib.ticker import MaxNLocator
+
     records = list(history)
     if not records or not all(isinstance(record, Mapping) and "bound" in record for record in records):
         raise ValueError("The history is empty or has a record without a bound: give Trainer.history after a fit.")
@@ -46,7 +49,7 @@ def plot_history(history: Sequence[Mapping[str, Any]], *, axes: Sequence[Axes] |
     }
     panels = [
         "bound",
-        *(["terms"] if records[0].get("terms") else []),
+        *(["terms"] if records[0].get("terms") and len(records) > 1 else []),
         *(name for name, keys in curves.items() if keys),
     ]
     shown = _new_panels(len(panels)) if axes is None else list(axes)[: len(panels)]
@@ -64,7 +67,7 @@ def plot_history(history: Sequence[Mapping[str, Any]], *, axes: Sequence[Axes] |
         else:
             _plot_curves(ax, epoch, records, curves[panel], panel)
         ax.set(xlabel="epoch", xlim=(epoch[0] - 0.5, epoch[-1] + 0.5))
-        ax.locator_params(axis="x", integer=True)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     return np.array(shown, dtype=object)
 
 
@@ -99,7 +102,7 @@ def _plot_terms(ax: Axes, epoch: np.ndarray, terms: Sequence[Mapping[str, float]
     ax.set_yscale("symlog", linthresh=powers[0] / 3)
     ax.set_yticks([*-powers[::-1], 0.0, *powers])
     ax.minorticks_off()
-    ax.set(ylabel="gain of each term since epoch 1", ylim=(-3 * top, 3 * top))
+    ax.set(ylabel="gain of each term\nsince epoch 1", ylim=(-3 * top, 3 * top))
     if moving:
         ax.legend(fontsize=8, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 

@@ -20,10 +20,10 @@ __all__ = ["plot_paintboxes"]
 #: Colours of documents: the colour-blind tell them apart from each other and from viridis.
 COLOURS = ("#d55e00", "#cc79a7", "#56b4e9", "#e69f00", "#f5f5f5")
 
-#: What a colour stands for, and the label of its bar.
+#: What a colour stands for, and the label of its bar, in one line or two.
 SCALES = {
-    "relative": r"topic strength $E[Z_{(x,y),k}]$, share of the largest in its box",
-    "strength": r"topic strength $E[Z_{(x,y),k}] = \beta\, p_k\, E[e^{f}]$",
+    "relative": ("topic strength $E[Z_{(x,y),k}]$,", "share of the largest in its box"),
+    "strength": ("topic strength", "$E[Z_{(x,y),k}]$"),
 }
 
 
@@ -44,10 +44,12 @@ def plot_paintboxes(
     r"""Topic paintboxes with documents in them, as the paper's Figure 5.
 
     The embeddings' mean is m_h, their two leading right singular directions are h_1 and h_2, with singular values s_1
-    and s_2. Each box is one topic, and the colour of its pixel (x, y)
+    and s_2. Each box is one topic, and the colour of its pixel (x, y) is its mean loading there: with f in the scale
 
     .. math:: E[Z_{(x,y),k}] = \beta p_k E[\exp f(m_h + x s_1 h_1 + y s_2 h_2, \ell_k)],
-              \quad E[\exp f] = \exp(\mu_f + \sigma^2_f / 2).
+              \quad E[\exp f] = \exp(\mu_f + \sigma^2_f / 2),
+
+    and with f in the shape, the shape at that f (see `ShapePRME`).
 
     Boxes that are bright in the same place belong to correlated topics. Each document is one marker at its place in
     the plane of all documents, and a line joins it to the same place in the boxes of the topics it uses most.
@@ -75,8 +77,8 @@ def plot_paintboxes(
         The axes of the boxes, in the order shown, and last, if there are documents, that of their plane.
 
     Example:
-        >>> axes = plot_paintboxes(posterior, corpus, num_topics=6)  # doctest: +SKIP
-        >>> axes[0].figure.savefig("paintboxes.pdf")  # doctest: +SKIP
+        >>> axes = plot_paintboxes(posterior, corpus, num_topics=6)
+        >>> axes[0].figure.savefig("paintboxes.pdf")
     """
     common.check(posterior, corpus)
     common.need_random_function(posterior, "Paintboxes")
@@ -111,7 +113,7 @@ def plot_paintboxes(
     grid = np.stack(np.meshgrid(x, x), -1).reshape(-1, 2)  # y varies slowest, as the rows of an image do
     boxes = common.prior_mean(posterior, mean + grid @ directions)[:, shown].T.reshape(-1, resolution, resolution)
 
-    axes, figure = _layout(len(shown), bool(len(rows)))
+    axes, figure = _layout(len(shown), len(rows))
     _paint(figure, axes[: len(shown)], boxes, half, scale)
     if len(rows):
         _document_plane(axes[-1], places, rows, corpus, half)
@@ -151,19 +153,21 @@ def _half_side(places: np.ndarray, rows: np.ndarray) -> float:
     return 1.08 * max(float(np.quantile(reach, 0.99)), float(reach[rows].max(initial=0.0)))
 
 
-def _layout(num_boxes: int, with_plane: bool) -> tuple[np.ndarray, Figure]:
+def _layout(num_boxes: int, num_documents: int) -> tuple[np.ndarray, Figure]:
+    """Axes of the boxes, two inches each, and right of them that of the documents with room for its legend."""
     import matplotlib.pyplot as plt
 
-    columns = min(num_boxes, 3 if num_boxes <= 9 else 4)
+    columns = 4 if num_boxes > 9 else round(np.sqrt(num_boxes)) if num_documents else min(num_boxes, 3)
     lines = -(-num_boxes // columns)
-    widths = [1.0] * columns + ([0.25, 1.6] if with_plane else [])
-    width, height = 2.0 * sum(widths) + 0.4, max(2.05 * lines, 4.6 if with_plane else 0.0) + 0.8
-    right = 1 - (0.6 if with_plane else 0.1) / width
+    widths = [1.0] * columns + ([0.25, 1.6] if num_documents else [])
+    plane = 3.4 + 0.2 * (num_documents + 1) if num_documents else 0.0
+    width, height = 2.0 * sum(widths) + 0.5, max(2.05 * lines, plane) + 0.95
+    right = 1 - (0.7 if num_documents else 0.1) / width
     figure = plt.figure(figsize=(width, height))
-    margins = {"left": 0.1 / width, "right": right, "top": 1 - 0.1 / height, "bottom": 0.75 / height}
+    margins = {"left": 0.1 / width, "right": right, "top": 1 - 0.1 / height, "bottom": 0.85 / height}
     grid = figure.add_gridspec(lines, len(widths), width_ratios=widths, wspace=0.06, hspace=0.06, **margins)
     axes = [figure.add_subplot(grid[i // columns, i % columns]) for i in range(num_boxes)]
-    if with_plane:
+    if num_documents:
         axes.append(figure.add_subplot(grid[:, -1], anchor="C" if lines > 2 else "S"))  # the legend stands above it
     return np.array(axes, dtype=object), figure
 
@@ -180,10 +184,11 @@ def _paint(figure: Figure, axes: np.ndarray, boxes: np.ndarray, half: float, sca
         image = ax.imshow(box, origin="lower", extent=(-half, half, -half, half), cmap="viridis", norm=norm)
         ax.set(xticks=[], yticks=[], xlim=(-half, half), ylim=(-half, half))
     left, right = axes[0].get_position().x0, max(ax.get_position().x1 for ax in axes)
-    height = float(figure.get_size_inches()[1])
-    bar = figure.add_axes((left + 0.05 * (right - left), 0.5 / height, 0.9 * (right - left), 0.14 / height))
-    drawn = figure.colorbar(image, cax=bar, orientation="horizontal", label=SCALES[scale])
-    drawn.ax.xaxis.label.set_fontsize(8 if len(axes) < 3 else 10)
+    width, height = figure.get_size_inches()
+    bar = figure.add_axes((left + 0.05 * (right - left), 0.6 / height, 0.9 * (right - left), 0.14 / height))
+    narrow = (right - left) * width < 5
+    label = ("\n" if narrow else " ").join(SCALES[scale])
+    figure.colorbar(image, cax=bar, orientation="horizontal").set_label(label, fontsize=8 if narrow else 10)
 
 
 def _write(ax: Axes, box: np.ndarray, k: int, words: Sequence[str]) -> None:
@@ -206,13 +211,15 @@ def _write(ax: Axes, box: np.ndarray, k: int, words: Sequence[str]) -> None:
         ha="right" if right else "left",
         va="top" if top else "bottom",
         fontsize=8,
-        linespacing=1.05,
+        linespacing=1.15,
         zorder=9,
         bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5},
     )
 
 
 def _document_plane(ax: Axes, places: np.ndarray, rows: np.ndarray, corpus: Corpus, half: float) -> None:
+    from matplotlib.patheffects import Normal, Stroke
+
     ax.scatter(
         places[:, 0],
         places[:, 1],
@@ -229,7 +236,13 @@ def _document_plane(ax: Axes, places: np.ndarray, rows: np.ndarray, corpus: Corp
     ax.yaxis.set_label_position("right")
     ax.tick_params(labelsize=7)
     ax.locator_params(nbins=5)
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.01), fontsize=8, frameon=False, handletextpad=0.3)
+    ax.set_zorder(2)  # above the lines to the boxes, so that these do not strike numbers out
+    ax.patch.set_visible(False)
+    for text in (ax.xaxis.label, *ax.get_xticklabels()):
+        text.set_path_effects([Stroke(linewidth=3, foreground="white"), Normal()])
+    ax.legend(  # to the right, where lines to the boxes do not pass
+        loc="lower right", bbox_to_anchor=(1.0, 1.01), fontsize=8, frameon=False, handletextpad=0.3, borderpad=0
+    )
 
 
 def _marker(i: int) -> dict[str, Any]:

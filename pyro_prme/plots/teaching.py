@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 from pyro_prme.batch import Batch
 from pyro_prme.measures import FeaturePaintbox, random_paintbox
 from pyro_prme.plots import _common as common
+from pyro_prme.prototype import eval_mode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ def plot_feature_paintbox(
         ax: axes to draw into.
 
     Example:
-        >>> plot_feature_paintbox(seed=1)  # doctest: +SKIP
+        >>> ax = plot_feature_paintbox(seed=1)
     """
     box = random_paintbox(3, seed=seed) if paintbox is None else paintbox
     if not isinstance(box, FeaturePaintbox):
@@ -50,7 +50,8 @@ def plot_strip(measure: Any, *, draw: int = 0, ax: Axes | None = None) -> Axes:
         ax: axes to draw into.
 
     Example:
-        >>> plot_strip(measures.prme(num_objects=20, num_features=30, seed=0))  # doctest: +SKIP
+        >>> from pyro_prme import measures
+        >>> ax = plot_strip(measures.prme(num_objects=20, num_atoms=30, seed=0))
     """
     if not hasattr(measure, "plot") or not hasattr(measure, "data"):
         raise ValueError(
@@ -59,45 +60,39 @@ def plot_strip(measure: Any, *, draw: int = 0, ax: Axes | None = None) -> Axes:
     return measure.plot(ax=ax, draw=draw)
 
 
-def plot_model(model: Callable, batch: Batch, *, backend: str | None = None, ax: Axes | None = None) -> Any:
-    """The model as a graph of its sites in their plates; an observed site is grey.
+def plot_model(model: Callable, batch: Batch, *, backend: str = "matplotlib", ax: Axes | None = None) -> Any:
+    """The model as a graph of its sites in their plates.
+
+    An observed site is grey; one that is a function of its parents (a Delta) has a dashed outline.
 
     Args:
         model: a Pyro model that takes a `Batch`.
         batch: some documents; two or three will do.
-        backend: "graphviz" for what `pyro.render_model` makes, "matplotlib" for a drawing of our own, whose plates may
-            overlap; None takes graphviz where its program dot is installed and no axes are given.
+        backend: "matplotlib" for a drawing of our own, whose plates may overlap, or "graphviz" for what
+            `pyro.render_model` makes, if that package is installed.
         ax: axes to draw into.
 
     Returns:
-        A graphviz object, or the axes.
+        The axes; a graphviz object with that backend.
 
     Example:
-        >>> plot_model(model, Batch.from_csr(corpus.counts, [0, 1]), backend="matplotlib")  # doctest: +SKIP
+        >>> ax = plot_model(posterior.model, Batch.from_csr(corpus.counts, [0, 1]))
     """
-    if backend not in (None, "graphviz", "matplotlib"):
-        raise ValueError(f"backend is {backend!r}: choose 'graphviz', 'matplotlib' or None.")
+    if backend not in ("graphviz", "matplotlib"):
+        raise ValueError(f"backend is {backend!r}: choose 'matplotlib' or 'graphviz'.")
     if not isinstance(batch, Batch):
         raise ValueError(f"batch is a {type(batch).__name__}: give a Batch, such as Batch.from_csr makes.")
-    if backend is None:
-        backend = "graphviz" if ax is None and shutil.which("dot") and _has_graphviz() else "matplotlib"
     import pyro
     import torch
 
     store = pyro.get_param_store()
-    with torch.random.fork_rng(devices=[]), store.scope(store.get_state()):
+    with torch.random.fork_rng(devices=[]), store.scope(store.get_state()), eval_mode(model):  # leaves no trace
         if backend == "graphviz":
-            return pyro.render_model(model, model_args=(batch,), render_distributions=True)
+            return pyro.render_model(model, (batch,), render_distributions=True, render_deterministic=True)
         from pyro.infer.inspect import get_model_relations
 
-        relations = get_model_relations(model, model_args=(batch,))
+        relations = get_model_relations(model, (batch,), include_deterministic=True)
     return _draw_graph(relations, common.new_axes(ax, 6.4, 4.2))
-
-
-def _has_graphviz() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("graphviz") is not None
 
 
 def _draw_graph(relations: Mapping[str, Any], ax: Axes) -> Axes:
@@ -109,32 +104,52 @@ def _draw_graph(relations: Mapping[str, Any], ax: Axes) -> Axes:
     for plate, sites in relations["plate_sample"].items():
         plates.setdefault(plate.split("__CLONE")[0], set()).update(sites)
     place = _places(parents, plates)
-    for i, (plate, sites) in enumerate(plates.items()):
-        x, y = np.array([place[site] for site in sites]).T
-        pad = 0.42 + 0.05 * i  # so that borders of overlapping plates do not coincide
-        left, bottom, width, height = x.min() - pad, y.min() - pad - 0.1, np.ptp(x) + 2 * pad, np.ptp(y) + 2 * pad + 0.1
-        box = FancyBboxPatch((left, bottom), width, height, boxstyle="round,pad=0,rounding_size=0.1")
-        box.set(facecolor="none", edgecolor=common.OKABE_ITO[i % 6], linewidth=1.3)
-        ax.add_patch(box)
-        style: dict[str, Any] = {"fontsize": 8, "va": "bottom", "color": common.OKABE_ITO[i % 6]}
-        if i % 2:
-            ax.text(left + width - 0.06, bottom + 0.03, plate, ha="right", **style)
-        else:
+    x, y = np.array(list(place.values())).T
+    ax.set(xlim=(x.min() - 0.7, x.max() + 0.7), ylim=(y.min() - 0.75, y.max() + 0.65), aspect="equal")
+    ax.axis("off")
+    unit = common.points(ax)[0] / np.ptp(ax.get_xlim())  # points
+    size = min(9.0, 0.9 * unit / max(5, *map(len, place)))  # a name fits its ellipse
+    boxes = {plate: _plate_box(place, sites, i) for i, (plate, sites) in enumerate(plates.items())}
+    for i, (plate, (left, bottom, right, top)) in enumerate(boxes.items()):
+        corner, colour = (left, bottom), common.OKABE_ITO[i % 6]
+        shape = FancyBboxPatch(corner, right - left, top - bottom, boxstyle="round,pad=0,rounding_size=0.1")
+        shape.set(facecolor="none", edgecolor=colour, linewidth=1.3)
+        ax.add_patch(shape)
+        wide = 0.62 * size * len(plate) / unit
+        style: dict[str, Any] = {"fontsize": size, "va": "bottom", "color": colour}
+        if _struck(left, left + wide, bottom, boxes, plate) <= _struck(right - wide, right, bottom, boxes, plate):
             ax.text(left + 0.06, bottom + 0.03, plate, ha="left", **style)
+        else:
+            ax.text(right - 0.06, bottom + 0.03, plate, ha="right", **style)
+    ellipses = {site: Ellipse(at, 0.6, 0.46, edgecolor="black", zorder=3) for site, at in place.items()}
+    for site, ellipse in ellipses.items():
+        ellipse.set_facecolor("0.75" if site in relations["observed"] else "white")
+        ellipse.set_linestyle("--" if relations["sample_dist"][site] == "Delta" else "-")
+        ax.add_patch(ellipse)
+        ax.text(*place[site], site, ha="center", va="center", zorder=4, fontsize=size)
     for site, above in parents.items():
         for parent in above:
+            ends: dict[str, Any] = {"patchA": ellipses[parent], "patchB": ellipses[site], "shrinkA": 0, "shrinkB": 1}
             arrow = FancyArrowPatch(
-                place[parent], place[site], arrowstyle="-|>", mutation_scale=10, shrinkA=17, shrinkB=17, color="0.2"
+                place[parent], place[site], arrowstyle="-|>", mutation_scale=1.1 * size, color="0.2", **ends
             )
             ax.add_patch(arrow)
-    for site, (x, y) in place.items():
-        shade = "0.75" if site in relations["observed"] else "white"
-        ax.add_patch(Ellipse((x, y), 0.6, 0.46, facecolor=shade, edgecolor="black", zorder=3))
-        ax.text(x, y, site, ha="center", va="center", zorder=4, fontsize=9)
-    x, y = np.array(list(place.values())).T
-    ax.set(xlim=(x.min() - 0.75, x.max() + 0.75), ylim=(y.min() - 0.75, y.max() + 0.65), aspect="equal")
-    ax.axis("off")
     return ax
+
+
+def _plate_box(place: Mapping[str, tuple[float, float]], sites: set[str], i: int) -> tuple[float, float, float, float]:
+    """Left, bottom, right and top of the i-th plate's rectangle; i keeps borders of overlapping ones apart."""
+    x, y = np.array([place[site] for site in sites]).T
+    pad = 0.42 + 0.05 * i
+    return x.min() - pad, y.min() - pad - 0.1, x.max() + pad, y.max() + pad
+
+
+def _struck(
+    left: float, right: float, bottom: float, boxes: Mapping[str, tuple[float, float, float, float]], plate: str
+) -> int:
+    """How many upright borders of other plates a label at the bottom of this plate would meet."""
+    others = [box for name, box in boxes.items() if name != plate and box[1] <= bottom + 0.1 <= box[3]]
+    return sum(left <= border <= right for box in others for border in (box[0], box[2]))
 
 
 def _places(parents: Mapping[str, Sequence[str]], plates: Mapping[str, set[str]]) -> dict[str, tuple[float, float]]:

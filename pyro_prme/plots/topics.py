@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +38,8 @@ def plot_usage(
         ax: axes to draw into.
 
     Example:
-        >>> ax = plot_usage(prme_posterior, corpus)  # doctest: +SKIP
-        >>> plot_usage(hdp_posterior, corpus, ax=ax)  # doctest: +SKIP
+        >>> ax = plot_usage(posterior, corpus)
+        >>> ax = plot_usage(hdp_posterior, corpus, label="without a function", ax=ax)
     """
     if corpus is not None:
         common.check(posterior, corpus)
@@ -82,7 +83,7 @@ def _chosen(
 
 
 def _meaning(kind: str) -> str:
-    return r"random function $\mu_f(h_n, \ell_k)$" if kind == "function" else "posterior proportions"
+    return r"random function $\mu_f(h_n,\ell_k)$" if kind == "function" else "posterior proportions"
 
 
 def plot_correlations(
@@ -98,7 +99,8 @@ def plot_correlations(
 ) -> Axes:
     """Heat map of the correlations between topics over documents, ordered so that correlated topics are neighbours.
 
-    Orange is positive, purple negative, white none.
+    Orange is positive, purple negative, white none. A minus stands where the correlation is below -0.25, so that a copy
+    without colours shows the sign too. In axes of yours, labels shrink to the size of the cells.
 
     Args:
         posterior: of a fitted model; an HDP has only kind="posterior".
@@ -111,20 +113,26 @@ def plot_correlations(
         ax: axes to draw into.
 
     Example:
-        >>> plot_correlations(posterior, corpus, num_topics=20)  # doctest: +SKIP
+        >>> ax = plot_correlations(posterior, corpus, num_topics=20)
     """
     chosen, matrix, _ = _chosen(posterior, corpus, topics, num_topics, kind)
     words = common.labels(posterior, corpus, num_words, by)
     names = [f"{', '.join(words[k])}  {k}" for k in chosen]
-    side = max(0.17 * len(chosen) + 1.2, 3.4)
+    side, given = max(0.17 * len(chosen) + 1.2, 3.4), ax is not None
     ax = common.new_axes(ax, side + 0.07 * max(map(len, names)) + 1.2, side)
-    size = 8 if len(chosen) <= 40 else 320 / len(chosen)
     image = ax.imshow(matrix, cmap=common.DIVERGING, vmin=-1, vmax=1, interpolation="nearest")
-    ax.set_xticks(range(len(chosen)), [str(k) for k in chosen], rotation=90, fontsize=size)
-    ax.set_yticks(range(len(chosen)), names, fontsize=size)
-    ax.tick_params(length=0)
-    ax.set_xlabel("topic")
-    ax.figure.colorbar(image, ax=ax, label=f"correlation over documents of the\n{_meaning(kind)}", shrink=0.8)
+    y, x = np.nonzero(matrix < -0.25)
+    ax.scatter(x, y, s=10, marker="_", lw=0.8, c=np.where(matrix[y, x] < -0.5, "white", "black"))
+    ends = (-0.5, len(chosen) - 0.5)
+    ax.set(xlabel="topic", xlim=ends, ylim=ends[::-1])
+    ax.set_xticks(range(len(chosen)), [str(k) for k in chosen], rotation=90)
+    ax.set_yticks(range(len(chosen)), names)
+    ax.tick_params(length=0, labelsize=8)
+    label = f"correlation over documents of the\n{_meaning(kind)} ($-$: below $-0.25$)"
+    ax.figure.colorbar(image, ax=ax, label=label, shrink=0.8)
+    if given:
+        cell = common.points(ax)[1] / len(chosen)
+        ax.tick_params(labelsize=min(8.0, max(0.85 * cell, 1.0)))
     return ax
 
 
@@ -143,57 +151,130 @@ def plot_correlation_graph(
     """The strongest correlations between topics as a graph: topics on a circle, correlated ones near each other.
 
     A solid orange line is a positive correlation, a dashed purple one a negative; its width is the strength. A node's
-    area is the topic's usage.
+    area is the topic's usage. In axes of yours, labels are fitted to the size that these have when this is called (so
+    draw the neighbours first): they shrink, to six points at least, and then lose words.
 
     Args:
         posterior, corpus, topics, kind, num_topics, num_words, by, ax: see `plot_correlations`.
         num_edges: how many of the strongest correlations to draw.
 
     Example:
-        >>> plot_correlation_graph(posterior, corpus, num_edges=25)  # doctest: +SKIP
+        >>> ax = plot_correlation_graph(posterior, corpus, num_edges=25)
     """
     from matplotlib.lines import Line2D
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
 
     chosen, matrix, usage = _chosen(posterior, corpus, topics, num_topics, kind)
     common.positive_whole(num_edges=num_edges)
     words = common.labels(posterior, corpus, num_words, by)
-    ax = common.new_axes(ax, 7.0, 7.0)
     angle = 2 * np.pi * np.arange(len(chosen)) / len(chosen)
     place = np.stack([np.cos(angle), np.sin(angle)], 1)  # (topics, 2)
+    left = place[:, 0] < -1e-9
     first, second = np.triu_indices(len(chosen), 1)
     strength = np.abs(matrix[first, second])
     strongest = [e for e in np.argsort(-strength, kind="stable")[:num_edges] if strength[e] > 0]
     weak, strong = (strength[strongest[i]] if strongest else 0.0 for i in (-1, 0))
     widths = 0.6 + 2.4 * (strength - weak) / max(strong - weak, 1e-9)
-    colours, styles = {True: "#d95f02", False: "#5e3c99"}, {True: "-", False: (0, (4, 2))}
-    for e in reversed(strongest):  # the strongest on top
-        i, j, positive = first[e], second[e], bool(matrix[first[e], second[e]] > 0)
-        middle = (0.8 - 0.3 * np.linalg.norm(place[i] - place[j])) * (place[i] + place[j]) / 2  # bent inwards
-        path = Path([place[i], middle, place[j]], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
-        style: dict[str, Any] = {"edgecolor": colours[positive], "linestyle": styles[positive], "facecolor": "none"}
-        ax.add_patch(PathPatch(path, lw=widths[e], alpha=0.8, zorder=1, **style))
     area = 20 + 900 * usage
+    gap = np.sqrt(area) / 2 + 4  # points from a node's centre to its label
+    caption = (
+        f"The {len(strongest)} strongest correlations over documents of the {_meaning(kind)}, from {weak:.2f} up; "
+        "a node's area is its topic's usage"
+    )
+    names = [_Label(k, words[k], flip) for k, flip in zip(chosen, left, strict=True)]
+    ax, size, caption = _round_axes(ax, place, gap, names, caption)
+    for e in reversed(strongest):  # the strongest on top
+        i, j = first[e], second[e]
+        _draw_edge(ax, place[i], place[j], bool(matrix[i, j] > 0), widths[e])
     ax.scatter(place[:, 0], place[:, 1], s=area, c="0.25", edgecolors="white", lw=0.8, zorder=3)
-    for i, k in enumerate(chosen):
-        left = np.cos(angle[i]) < -1e-9
-        turn = np.degrees(angle[i]) - (180 if left else 0)
-        text = f"{', '.join(words[k])}  {k}" if left else f"{k}  {', '.join(words[k])}"
-        side = "right" if left else "left"
-        x, y = (1.05 + np.sqrt(area[i]) / 2 / 110) * place[i]  # clear of the node, at about 110 points a unit
-        ax.text(x, y, text, rotation=turn, rotation_mode="anchor", ha=side, va="center", fontsize=8)
-    ax.set(aspect="equal", xlim=(-2.2, 2.2), ylim=(-2.2, 2.2))
-    ax.axis("off")
-    kinds = ((True, "positive"), (False, "negative"))
-    ax.legend(
-        handles=[Line2D([], [], color=colours[s], ls=styles[s], label=f"{name} correlation") for s, name in kinds],
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.01),
+    for i, name in enumerate(names):
+        turn = np.degrees(angle[i]) - (180 if left[i] else 0)
+        style: dict[str, Any] = {"rotation": turn, "rotation_mode": "anchor", "ha": "right" if left[i] else "left"}
+        where: dict[str, Any] = {"xytext": gap[i] * place[i], "textcoords": "offset points", "va": "center"}
+        ax.annotate(name.text(), place[i], fontsize=size, **where, **style)
+    signs = {True: "positive", False: "negative"}
+    legend = ax.legend(
+        handles=[Line2D([], [], label=signs[sign], **style) for sign, style in _EDGES.items()],
+        loc="lower center",
         ncols=2,
         fontsize=8,
         frameon=False,
-        title=f"{len(strongest)} strongest correlations over documents of the {_meaning(kind)}, from {weak:.2f} up",
+        title=caption,
         title_fontsize=8,
+        borderpad=0.2,
+        borderaxespad=0,
     )
+    legend.get_title().set_multialignment("center")
     return ax
+
+
+#: How positive (True) and negative correlations are drawn.
+_EDGES: dict[bool, dict[str, Any]] = {
+    True: {"color": "#d95f02", "ls": "-"},
+    False: {"color": "#5e3c99", "ls": (0, (4, 2))},
+}
+
+
+def _draw_edge(ax: Axes, start: np.ndarray, end: np.ndarray, positive: bool, width: float) -> None:
+    """A curve between two places on the unit circle, bent inwards."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    middle = (0.8 - 0.3 * np.linalg.norm(start - end)) * (start + end) / 2
+    path = Path([start, middle, end], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
+    ax.add_patch(PathPatch(path, lw=width, alpha=0.8, zorder=1, fill=False, **_EDGES[positive]))
+
+
+class _Label:
+    """A topic's number and words; the number is next to the node, so last where the label stands to the left of it."""
+
+    def __init__(self, topic: int, words: Sequence[str], left: bool) -> None:
+        self.topic, self.words, self.left = topic, list(words), left
+
+    def text(self) -> str:
+        words = ", ".join(self.words)
+        return (f"{words}  {self.topic}" if self.left else f"{self.topic}  {words}") if words else str(self.topic)
+
+    def width(self, size: float) -> float:
+        """In points, at a font size; hinted letters are a little wider than their outlines."""
+        from matplotlib.textpath import TextPath
+
+        return 1.03 * float(TextPath((0, 0), self.text(), size=size).get_extents().width)
+
+    def shorten(self, room: float, size: float) -> None:
+        """Drop words from the end until the label takes no more than `room` points."""
+        while self.words and self.width(size) > room:
+            self.words.pop()
+
+
+def _round_axes(
+    ax: Axes | None, place: np.ndarray, gap: np.ndarray, labels: Sequence[_Label], caption: str
+) -> tuple[Axes, float, str]:
+    """Axes for the unit circle, radial labels round it and a caption below; the labels' size, and the caption wrapped.
+
+    With u data units a point, a label of w points at gap g reaches 1 + u (g + w) along its direction, and must stay
+    within u W / 2 of the centre in x, W the width of the axes in points; likewise in y. The least such u is taken.
+    New axes are as large as a legible circle and the labels need. In given ones, labels leave the circle a third of the
+    axes: they shrink to six points, and then are shortened.
+    """
+    size, margin, given = 8.0, 4.0, ax is not None
+    lengths = np.array([label.width(size) for label in labels])
+    if ax is None:
+        radius = max(105.0, 1.5 * size * len(labels) / (2 * np.pi))
+        side = 2 * (radius + (gap + lengths).max() + margin)
+        ax = common.new_axes(None, side / 72, side / 72 + 0.7)
+    ax.axis("off")
+    width, height = common.points(ax)
+    lines = wrap(caption, max(24, int(width / 4.8)))
+    below = 1.4 * size * (len(lines) + 1) + 2 * margin
+    half = np.maximum([width / 2 - margin, (height - below) / 2 - margin], 1.0)
+    if given:
+        room = np.maximum(0.65 * half.min() - gap, 1.0)  # points for each label
+        size = max(6.0, size * min(1.0, float((room / lengths).min())))
+        for label, most in zip(labels, room, strict=True):
+            label.shorten(most, size)
+        lengths = np.array([label.width(size) for label in labels])
+    reach = np.abs(place) * (gap + lengths)[:, None]  # points beyond the circle
+    unit = float((np.abs(place) / np.maximum(half - reach, 1.0)).max())  # data units a point
+    x, y = unit * (half + margin)
+    ax.set(aspect="equal", xlim=(-x, x), ylim=(-y - unit * below, y))
+    return ax, size, "\n".join(lines)

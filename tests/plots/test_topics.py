@@ -1,0 +1,110 @@
+"""Pictures of topics: usage, the heat map and the graph of correlations.
+
+`PRME_WRITE_IMAGES=1` writes the reference images anew: look at them before they are committed.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from matplotlib.patches import PathPatch
+
+from pyro_prme import plots
+
+from .pictures import posterior_of, same_image
+
+
+def test_usage_is_ranked_and_overlays_compare_models(corpus, posterior, tmp_path):
+    ax = plots.plot_usage(posterior, corpus)
+    shares = np.sort(posterior.usage(corpus).values)[::-1]
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), shares)
+    plots.plot_usage(posterior_of(corpus, "hdp"), label="flat", ax=ax)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels[0].startswith("ShapePRME: ")
+    assert labels[0].endswith("topics hold 99%")
+    assert labels[1].startswith("flat: ")
+    assert ax.get_ylim()[1] > max(line.get_ydata().max() for line in ax.lines)
+    assert ax.lines[0].get_marker() != ax.lines[1].get_marker()
+    same_image(ax, "usage", tmp_path)
+
+
+def test_logarithmic_usage_leaves_out_topics_that_nobody_uses(corpus, posterior):
+    posterior.guide.rules["theta"].gamma[:, 3] = 0.2
+    ax = plots.plot_usage(posterior, log=True)
+    assert ax.get_yscale() == "log"
+    assert np.isnan(ax.lines[0].get_ydata()[-1])
+
+
+def test_heat_map_shows_the_correlations_reordered(corpus, posterior, tmp_path):
+    ax = plots.plot_correlations(posterior, corpus)
+    order = [int(text.get_text()) for text in ax.get_xticklabels()]
+    matrix = posterior.topic_correlations(corpus).values
+    np.testing.assert_allclose(ax.images[0].get_array(), matrix[np.ix_(order, order)])
+    assert ax.images[0].get_clim() == (-1, 1)
+    marked = {(int(y), int(x)) for x, y in ax.collections[0].get_offsets()}
+    assert marked == set(map(tuple, np.argwhere(matrix[np.ix_(order, order)] < -0.25).tolist()))
+    assert [text.get_text().split("  ")[1] for text in ax.get_yticklabels()] == [str(k) for k in order]
+    assert "correlation over documents" in ax.figure.axes[1].get_ylabel()
+    same_image(ax, "correlations", tmp_path)
+
+
+def test_neighbours_on_the_heat_map_correlate():
+    groups = np.kron(np.eye(3), np.ones((4, 4)))
+    mixed = np.random.default_rng(0).permutation(12)
+    order = mixed[plots._common.leaf_order(groups[np.ix_(mixed, mixed)])] // 4
+    assert (np.diff(order) != 0).sum() == 2
+
+
+def test_graph_has_the_strongest_edges_and_all_labels(corpus, posterior, tmp_path):
+    ax = plots.plot_correlation_graph(posterior, corpus, num_edges=3)
+    edges = [patch for patch in ax.patches if isinstance(patch, PathPatch)]
+    upper = np.abs(posterior.topic_correlations(corpus).values[np.triu_indices(4, 1)])
+    assert len(edges) == 3
+    assert f"from {np.sort(upper)[-3]:.2f} up" in ax.get_legend().get_title().get_text()
+    assert max(edge.get_linewidth() for edge in edges) == edges[-1].get_linewidth()
+    assert {text.get_text().strip("abcdefghijklmnopqrstuvwxyz, ") for text in ax.texts} == {"0", "1", "2", "3"}
+    same_image(ax, "correlation_graph", tmp_path)
+
+
+def extents(ax):
+    """Of each label of a graph, in pixels, turned as it is drawn."""
+    ax.figure.canvas.draw()
+    return [text.get_window_extent() for text in ax.texts]
+
+
+@pytest.mark.parametrize("size", [None, 7.0, 2.6])
+def test_graph_labels_stay_inside_the_axes_and_legible(corpus, size):
+    import matplotlib.pyplot as plt
+
+    ax = None if size is None else plt.subplots(figsize=(size, size), layout="constrained")[1]
+    ax = plots.plot_correlation_graph(posterior_of(corpus, num_topics=6), corpus, topics=range(6), num_words=6, ax=ax)
+    frame = ax.get_window_extent()
+    for box in extents(ax):
+        assert frame.x0 - 1 <= box.x0 < box.x1 <= frame.x1 + 1
+        assert frame.y0 - 1 <= box.y0 < box.y1 <= frame.y1 + 1
+    assert min(text.get_fontsize() for text in ax.texts) >= 6
+    words = [text.get_text().count(",") for text in ax.texts]
+    assert max(words) < 5 if size == 2.6 else min(words) == 5  # six words, unless there is no room for them
+
+
+def test_heat_map_labels_fit_the_cells_of_given_axes(corpus):
+    import matplotlib.pyplot as plt
+
+    six = posterior_of(corpus, num_topics=6)
+    for height, shrunk in ((4.0, False), (0.9, True)):
+        figure, ax = plt.subplots(figsize=(4, height), layout="constrained")
+        plots.plot_correlations(six, corpus, topics=range(6), ax=ax)
+        figure.canvas.draw()
+        size = ax.get_yticklabels()[0].get_fontsize()
+        assert size == ax.get_xticklabels()[0].get_fontsize()
+        assert (size < 8) == shrunk
+        boxes = sorted((text.get_window_extent() for text in ax.get_yticklabels()), key=lambda box: box.y0)
+        assert all(low.y1 <= high.y0 + 1 for low, high in pairwise(boxes))
+
+
+def test_an_hdp_has_posterior_correlations_only(corpus):
+    hdp = posterior_of(corpus, "hdp")
+    for plot in (plots.plot_correlations, plots.plot_correlation_graph):
+        plot(hdp, corpus, kind="posterior")
+        with pytest.raises(ValueError, match="kind='posterior'"):
+            plot(hdp, corpus)
