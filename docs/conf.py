@@ -56,6 +56,7 @@ html_theme = "furo"
 html_static_path = ["static", str(MATHJAX.locate())]
 html_css_files = ["site.css"]
 html_show_sphinx = False
+html_show_search_summary = False  # would fetch pages, which a browser refuses under file://
 html_copy_source = False
 html_show_copyright = False
 pygments_style = "friendly"
