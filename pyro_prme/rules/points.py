@@ -24,7 +24,8 @@ class Point(Rule):
     """A point mass at a free value.
 
     The objective has ln p(value), on the site's own scale as in the paper when the density is bounded there, else on
-    the unconstrained scale with the Jacobian (Beta(1, alpha) with alpha < 1 has no largest density).
+    the unconstrained scale with the Jacobian (Beta(1, alpha) with alpha < 1 has no largest density; with a hyper-prior
+    on alpha, unused sticks at 0 would raise alpha).
 
     Args:
         unconstrained: take the point on the unconstrained scale; None to decide by the prior.
@@ -51,7 +52,7 @@ class Point(Rule):
     def setup(self, name: str, prototype: Prototype) -> None:
         site = prototype.site(name)
         if self.unconstrained is None:
-            self.unconstrained = self._unbounded(site["fn"], site["value"])
+            self.unconstrained = self._unbounded(site["fn"], site["value"]) or self._has_parent(name, prototype)
         self.summary = "point mass on the " + (
             "unconstrained scale, with its Jacobian" if self.unconstrained else "site's own scale"
         )
@@ -68,6 +69,12 @@ class Point(Rule):
             if bool((far > near + 1e-2).any()):
                 return True
         return False
+
+    @staticmethod
+    def _has_parent(name: str, prototype: Prototype) -> bool:
+        """Whether the prior has a parameter that is itself a site."""
+        earlier = prototype.names[: prototype.names.index(name)]
+        return any(name in prototype.children(parent) for parent in earlier)
 
     @staticmethod
     def _unbounded_with(name: str, prototype: Prototype) -> str | None:

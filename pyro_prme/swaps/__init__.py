@@ -3,17 +3,17 @@
 from pyro_prme.swaps.binary import BernoulliLoadings, BinaryPRME
 from pyro_prme.swaps.conjugate import ConjugateRule
 from pyro_prme.swaps.factors import FactorModel, Rows
-from pyro_prme.swaps.fitting import fit, fit_best, held_out_bound, simulate
+from pyro_prme.swaps.fitting import fit, fit_best, held_out_bound, simulate, simulate_corpus
 from pyro_prme.swaps.gaussian import GammaPrecision, GaussianFactors, GaussianPRME, GaussianRows
 from pyro_prme.swaps.gaussian_loadings import GaussianLoadings
 from pyro_prme.swaps.half_normal import ModifiedHalfNormal
+from pyro_prme.swaps.hyper_priors import HyperPriorPRME, HyperPriors, LearnedPitmanYorPRME
 from pyro_prme.swaps.negative_binomial import NegativeBinomialPRME
 from pyro_prme.swaps.poisson import GammaFactors, PoissonLoadings, PoissonPRME, PoissonRows, PoissonTopics
 from pyro_prme.swaps.priors import (
     CovariatePRME,
     FiniteDirichletPRME,
     HorseshoePRME,
-    HyperPriorPRME,
     LogNormalPRME,
     PitmanYorPRME,
 )
@@ -33,6 +33,8 @@ __all__ = [
     "GaussianRows",
     "HorseshoePRME",
     "HyperPriorPRME",
+    "HyperPriors",
+    "LearnedPitmanYorPRME",
     "LogNormalPRME",
     "ModifiedHalfNormal",
     "NegativeBinomialPRME",
@@ -46,4 +48,5 @@ __all__ = [
     "fit_best",
     "held_out_bound",
     "simulate",
+    "simulate_corpus",
 ]

@@ -28,8 +28,8 @@ class BinaryPRME(GaussianPRME):
 
     The odds of a feature are beta p_k exp(f_nk), so that a row has finitely many of them as K grows.
 
-    Recovered: tau, within a tenth from 1200 cells, by the start with the largest bound (`fit_best`); other starts end in
-    poor optima that merge or split features, with a smaller tau.
+    Recovered: tau, within a tenth from 1200 cells, by the start with the largest bound (`fit_best`); other starts end
+    in poor optima that merge or split features, with a smaller tau.
     """
 
     def sample_Z(self, V: Tensor, f: Tensor) -> Tensor:

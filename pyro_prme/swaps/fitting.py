@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from pyro import poutine
+from scipy import sparse
 from torch import Tensor
 
 from pyro_prme.batch import Batch
 from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.guide import ClosedFormGuide
+from pyro_prme.model import PRME
 from pyro_prme.prototype import eval_mode
 
-__all__ = ["fit", "fit_best", "held_out_bound", "simulate"]
+__all__ = ["fit", "fit_best", "held_out_bound", "simulate", "simulate_corpus"]
 
 
 @torch.no_grad()
@@ -29,13 +32,37 @@ def simulate(model: Any, num_rows: int, seed: int = 0, **given: Tensor) -> tuple
     Returns:
         X, shape (num_rows, D), and the value of every site.
     """
-    from pyro import poutine
+    values = _draw(model, model.to_draw(num_rows), seed, given)
+    return values["X"].reshape(num_rows, -1), values
 
+
+@torch.no_grad()
+def simulate_corpus(
+    model: PRME, lengths: Sequence[int], seed: int = 0, **given: Tensor
+) -> tuple[sparse.csr_matrix, dict[str, Tensor]]:
+    """Draws documents of given lengths from a topic model.
+
+    Args:
+        model: a `PRME` or a subclass that draws words.
+        lengths: tokens of each document.
+        seed, given: see `simulate`.
+
+    Returns:
+        Counts, shape (N, D), and the value of every site.
+    """
+    batch = Batch.to_draw(lengths)
+    values = _draw(model, batch, seed, given)
+    shape = (batch.size, model.vocab_size)
+    counts = sparse.coo_matrix((batch.count.numpy(), (batch.document.numpy(), values["X"].numpy())), shape)
+    return counts.tocsr(), values
+
+
+def _draw(model: Any, batch: Batch, seed: int, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     with torch.random.fork_rng(devices=[]), eval_mode(model):
         torch.manual_seed(seed)
-        trace = poutine.trace(poutine.condition(model, given)).get_trace(model.to_draw(num_rows))
-    values: dict[str, Any] = {name: node["value"] for name, node in trace.nodes.items() if node["type"] == "sample"}
-    return values["X"].reshape(num_rows, -1), values
+        trace = poutine.trace(poutine.condition(model, dict(given))).get_trace(batch)
+    nodes: dict[str, Any] = trace.nodes
+    return {name: node["value"] for name, node in nodes.items() if node["type"] == "sample"}
 
 
 def fit(

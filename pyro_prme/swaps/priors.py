@@ -12,19 +12,14 @@ from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
 from pyro_prme.model import PRME
-from pyro_prme.rules import Point
-from pyro_prme.swaps.factors import offer
 
 __all__ = [
     "CovariatePRME",
     "FiniteDirichletPRME",
     "HorseshoePRME",
-    "HyperPriorPRME",
     "LogNormalPRME",
     "PitmanYorPRME",
 ]
-
-offer("alpha")(Point)
 
 
 class PitmanYorPRME(PRME):
@@ -95,32 +90,6 @@ class HorseshoePRME(PRME):
         scale = pyro.sample("lambda", dist.HalfCauchy(torch.ones(())))  # (K,)
         prior = dist.Normal(0.0, self.ell_scale * scale.unsqueeze(-1)).expand([self.num_topics, self.ell_dim])
         return pyro.sample("ell", prior.to_event(1))
-
-
-class HyperPriorPRME(PRME):
-    r"""A hyper-prior on the sticks' concentration.
-
-    .. math:: \alpha \sim \mathrm{Gamma}(a, b), \quad V_k \sim \mathrm{Beta}(1, \alpha)
-
-    Args:
-        alpha_shape, alpha_rate: a and b.
-        args, kwargs: see `PRME`.
-    """
-
-    def __init__(self, *args: Any, alpha_shape: float = 2.0, alpha_rate: float = 1.0, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if alpha_shape < 1 or alpha_rate <= 0:
-            raise ValueError(f"alpha_shape is {alpha_shape}, alpha_rate {alpha_rate}: at least 1, and positive.")
-        self.alpha_shape, self.alpha_rate = alpha_shape, alpha_rate
-
-    def forward(self, batch: Batch) -> Tensor:
-        given = self.alpha
-        prior = dist.Gamma(torch.tensor(self.alpha_shape), self.alpha_rate)
-        self.alpha = pyro.sample("alpha", prior)  # type: ignore[assignment]
-        try:
-            return super().forward(batch)
-        finally:
-            self.alpha = given
 
 
 class CovariatePRME(PRME):

@@ -9,11 +9,11 @@ from scipy import sparse
 from pyro_prme import Batch, PRMEGuide, Trainer
 from pyro_prme.rules import Point
 from pyro_prme.sticks import stick_weights
+from pyro_prme.swaps import HyperPriorPRME
 from pyro_prme.swaps.priors import (
     CovariatePRME,
     FiniteDirichletPRME,
     HorseshoePRME,
-    HyperPriorPRME,
     LogNormalPRME,
     PitmanYorPRME,
 )
@@ -81,8 +81,6 @@ def test_wrong_settings_are_refused():
         CovariatePRME(K, D, N, metadata=torch.ones(3, 1))
     with pytest.raises(ValueError, match="spread is 0"):
         LogNormalPRME(K, D, N, spread=0.0)
-    with pytest.raises(ValueError, match=r"alpha_shape is 0\.5"):
-        HyperPriorPRME(K, D, N, alpha_shape=0.5)
 
 
 def test_a_covariates_effect_on_the_embeddings_is_learned():
