@@ -22,7 +22,7 @@ __all__ = ["Factors", "draw_words", "posterior_factors", "prior_draws"]
 
 
 class Factors(NamedTuple):
-    """The factors of q for some documents, each an array; those of the random function are None without one."""
+    """The factors of q for some documents, each an array; what the model does not have is None."""
 
     gamma: np.ndarray  # (K, D), of q(theta_k) = Dir(gamma_k)
     concentration: np.ndarray  # (N, K), of q(Z_nk), a Gamma
@@ -58,21 +58,22 @@ def posterior_factors(posterior: Posterior, corpus: Corpus) -> Factors:
     K = posterior.model.num_topics
     table = posterior._ask(corpus, _local_factors, "column").values
     gamma, points = posterior._theta.gamma.double().mT.numpy(), isinstance(posterior._theta, PointTopics)
-    if table.shape[1] == 2 * K:
-        return Factors(gamma, table[:, :K], table[:, K:], None, None, None, points)
-    concentration, rate, f_mean, f_scale, h = np.split(table, [K, 2 * K, 3 * K, 4 * K], axis=1)
+    concentration, rate, *rest = np.split(table, [K, 2 * K, 3 * K, 4 * K], axis=1)
+    f_mean, f_scale, h = (part if part.shape[1] else None for part in rest)
     return Factors(gamma, concentration, rate, h, f_mean, f_scale, points)
 
 
 def _local_factors(run: Run) -> Tensor:
-    """The factors of a batch's documents side by side, shape (B, 2 K) or (B, 4 K + h_dim)."""
+    """The factors of a batch's documents side by side, shape (B, 2 K); with f (B, 4 K), with h (B, 4 K + h_dim)."""
     q = run.posterior("Z")
     if not isinstance(q, torch.distributions.Gamma):
         raise ValueError(f"q(Z) is {type(q).__name__}, not Gamma: draws need the closed form for the loadings.")
     parts = [q.concentration, q.rate]
-    if run.has("h") and run.has("f"):
-        f = run.posterior("f")
-        parts += [f.mean, f.variance.sqrt(), run.value("h").squeeze(-2)]
+    if run.has("f"):
+        f = run.posterior("f")  # DILN's is of all topics at once, (B, 1, K)
+        parts += [f.mean.reshape(run.batch.size, -1), f.variance.sqrt().reshape(run.batch.size, -1)]
+        if run.has("h"):
+            parts.append(run.value("h").squeeze(-2))
     return torch.cat([part.expand(run.batch.size, -1) for part in parts], -1)
 
 
@@ -118,7 +119,8 @@ def prior_draws(
         seed: of the draws; the global random state is left alone.
 
     Yields:
-        Values by site: V (K - 1), theta (K, D), Z (N, K); with a random function also ell, h (N, h_dim) and f (N, K).
+        Values by site: V (K - 1), theta (K, D), Z (N, K); with a random function also f (N, K) and, where it has them,
+        ell and h (N, h_dim).
     """
     model, dtype, store = posterior.model, posterior._theta.gamma.dtype, pyro.get_param_store()
     num, step = len(factors.rate), model.num_documents  # the plate holds no more documents than it was built for
@@ -148,6 +150,6 @@ def prior_draws(
                 for name in values.keys() - shared.keys():
                     parts.setdefault(name, []).append(values[name])
             state = torch.get_rng_state()
-        local = {name: torch.cat(part) for name, part in parts.items()}
+        local = {name: torch.cat(part).reshape(num, -1) for name, part in parts.items()}
         local["Z"] = local["Z"].clamp(min=torch.finfo(dtype).tiny)
         yield {name: value.double().numpy() for name, value in (shared | local).items()} | fitted

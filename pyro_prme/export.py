@@ -60,7 +60,8 @@ def to_inference_data(
 
     Groups, with coordinates named topic, document and word:
 
-    - posterior: draws from q. ell, V (and so p) and h are point masses in q: their draws are all equal.
+    - posterior: draws from q. ell, V (and so p) and h are point masses in q: their draws are all equal. So are those of
+      f where it is in the shape, and of theta where topics are points.
     - posterior_predictive and observed_data: distinct_words (document), document_frequency and word_counts (word), of
       documents of the observed lengths; with ``counts`` also X (document, word).
     - log_likelihood: X (document), the log probability of a document's words given the drawn theta and Z, topics
@@ -88,8 +89,9 @@ def to_inference_data(
         seed: of all draws.
 
     Example:
-        >>> data = to_inference_data(posterior, corpus, split=test.split_tokens())  # doctest: +SKIP
-        >>> az.summary(data, var_names=["p"], kind="stats")  # doctest: +SKIP
+        >>> import arviz as az
+        >>> data = to_inference_data(posterior, corpus, split=test.split_tokens())
+        >>> table = az.summary(data, var_names=["proportions"], kind="stats")
     """
     _check(posterior, corpus, draws, variables, num_words)
     rng = np.random.default_rng(seed)
@@ -103,7 +105,9 @@ def to_inference_data(
         theta, Z = factors.draw_topics(rng), factors.draw_loadings(rng)
         values = points | {"theta": theta[:, words], "Z": Z, "proportions": Z / Z.sum(1, keepdims=True)}
         if factors.h is not None:
-            values |= {"h": factors.h, **({"f": factors.draw_function(rng)} if "f" in variables else {})}
+            values["h"] = factors.h
+        if "f" in variables:
+            values["f"] = factors.draw_function(rng)
         for name in variables:
             drawn[name].append(values[name])
         log_likelihood.append(log_predictive(Z, theta, corpus))
@@ -137,14 +141,16 @@ def to_inference_data(
 def to_pyldavis(posterior: Posterior, corpus: Corpus) -> dict[str, Any]:
     """The keyword arguments of `pyLDAvis.prepare`, whose picture lives in a notebook or a web page.
 
-    Documents without words are left out, and so are words without tokens, which pyLDAvis refuses.
+    Documents without words are left out, and so are words without tokens, which pyLDAvis refuses. It numbers topics
+    from 1, largest first; ``sort_topics=False, start_index=0`` keeps the model's numbers.
 
     Args:
         posterior: of a fitted model.
         corpus: documents of the model's vocabulary.
 
     Example:
-        >>> pyLDAvis.save_html(pyLDAvis.prepare(**to_pyldavis(posterior, corpus)), "topics.html")  # doctest: +SKIP
+        >>> import pyLDAvis
+        >>> page = pyLDAvis.prepared_data_to_html(pyLDAvis.prepare(**to_pyldavis(posterior, corpus)))
     """
     _check(posterior, corpus)
     frequency, lengths = _word_counts(corpus.counts), np.asarray(corpus.lengths)

@@ -32,8 +32,8 @@ def corpus():
     return prme.Corpus(counts, WORDS, tuple(f"text {n}" for n in range(30)))
 
 
-def fitted(corpus, model="prme"):
-    program, guide = prme.build(4, corpus.vocab_size, len(corpus), model=model, embedding_dim=3, form="scale")
+def fitted(corpus, model="prme", form="scale", **settings):
+    program, guide = prme.build(4, corpus.vocab_size, len(corpus), model=model, form=form, embedding_dim=3, **settings)
     prme.Trainer(program, guide, corpus.counts, batch_size=10).fit(3)
     return prme.Posterior(program, guide, vocabulary=corpus.vocabulary)
 
@@ -46,6 +46,11 @@ def posterior(corpus):
 @pytest.fixture(scope="module")
 def hdp(corpus):
     return fitted(corpus, "hdp")
+
+
+@pytest.fixture(scope="module")
+def diln(corpus):
+    return fitted(corpus, "diln")
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +97,28 @@ def test_point_masses_do_not_vary(data, posterior):
         assert (data["posterior"][name].std("draw") < 1e-12).all()
     np.testing.assert_allclose(data["posterior"]["p"].sum("topic"), 1)
     assert (data["posterior"]["f"].std("draw") > 0).all()
+
+
+def test_a_function_in_the_shape_and_topics_as_points_do_not_vary(corpus):
+    data = to_inference_data(fitted(corpus, form="shape", topics="point"), corpus, 3, variables=["f", "theta", "Z"])
+    for name, moves in (("f", False), ("theta", False), ("Z", True)):
+        drawn = data["posterior"][name]
+        assert bool((drawn.max("draw") > drawn.min("draw")).any()) == moves
+    np.testing.assert_allclose(data["posterior"]["theta"].sum("word"), 1)
+
+
+def test_diln_has_a_function_without_embeddings(diln, corpus):
+    data = to_inference_data(diln, corpus, 400, variables=["f", "Z"])
+    factors = posterior_factors(diln, corpus)
+    assert factors.h is None
+    error = (data["posterior"]["f"].values[0].mean(0) - factors.f_mean) / factors.f_scale
+    assert np.abs(error).max() < 5 / np.sqrt(400)
+    for group in ("posterior", "prior"):
+        assert data[group]["f"].dims == ("chain", "draw", "document", "topic")
+    prior = data["prior"]["f"].values[0].reshape(-1, 4)
+    np.testing.assert_allclose(prior.mean(0), diln.model.mean, atol=0.1)
+    with pytest.raises(ValueError, match="DILN has no h"):
+        to_inference_data(diln, corpus, 2, variables=["h"])
 
 
 def test_log_likelihood_is_that_of_the_drawn_theta_and_z(posterior, corpus):
@@ -177,13 +204,17 @@ def test_summary_and_predictive_check_of_arviz_run(data):
     plt.close("all")
 
 
-def test_models_are_compared(data, hdp, corpus):
-    other = to_inference_data(hdp, corpus, 40)
+def test_models_are_compared(data, hdp, diln, corpus):
+    fits = {"prme": data, "hdp": to_inference_data(hdp, corpus, 40), "diln": to_inference_data(diln, corpus, 40)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pareto k above 0.7: the docstring says so
-        table = az.compare({"prme": data, "hdp": other})
-        assert np.isfinite(az.loo(data, var_name="X").iloc[0] if OLD else az.loo(data, var_name="X").elpd)
-    assert set(table.index) == {"prme", "hdp"}
+        table = az.compare(fits)
+        loo = az.loo(data, var_name="X", pointwise=True)
+    assert set(table.index) == set(fits)
+    by_document = loo.loo_i if OLD else loo.elpd_i
+    assert by_document.dims == ("document",)
+    assert by_document["document"].values.tolist() == list(corpus.names)
+    assert float(by_document.sum()) == pytest.approx(loo.elpd_loo if OLD else loo.elpd)
 
 
 def test_a_data_tree_where_arviz_is_of_version_1(posterior, corpus, monkeypatch):
@@ -241,8 +272,13 @@ def test_pyldavis_gets_rows_that_sum_to_one_and_no_empty_rows(posterior, corpus)
 
 
 def test_pyldavis_takes_it(posterior, corpus):
-    lda = pytest.importorskip("pyLDAvis")
+    lda = pytest.importorskip("pyLDAvis", reason="pyLDAvis is not installed")
+    settings = {"sort_topics": False, "start_index": 0, "n_jobs": 1, "R": 5}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        prepared = lda.prepare(**to_pyldavis(posterior, corpus), n_jobs=1, R=5)
-    assert len(prepared.topic_coordinates) == 4
+        prepared = lda.prepare(**to_pyldavis(posterior, corpus), **settings)
+    assert prepared.topic_coordinates["topics"].tolist() == [0, 1, 2, 3]
+    usage = posterior.usage(corpus).values
+    np.testing.assert_allclose(prepared.topic_coordinates["Freq"] / 100, usage, atol=0.05)
+    assert set(prepared.topic_info["Term"]) <= set(WORDS)
+    assert "LDAvis" in lda.prepared_data_to_html(prepared)
