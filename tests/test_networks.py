@@ -87,7 +87,7 @@ def test_the_linear_decoder_is_linear_in_each_embedding_before_it_is_truncated()
 
 @pytest.mark.parametrize("hidden", [(), (7,)])
 def test_build_takes_a_decoder_without_hidden_layers_as_linear(hidden, tokens):
-    model, guide = build(5, 10, 4, decoder_hidden=hidden, embedding_dim=3)
+    model, guide = build(5, 10, 4, decoder_hidden=hidden, embedding_dim=3, form="scale")
     assert isinstance(model.decoder, Decoder if hidden else LinearDecoder)
     ClosedForm_ELBO()(model, guide)(tokens).backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.decoder.parameters())
