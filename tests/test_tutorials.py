@@ -33,7 +33,8 @@ def printed(output: NotebookNode) -> str:
 def test_the_table_lists_every_chapter_in_order() -> None:
     assert LISTED
     assert [path.name for path in NOTEBOOKS] == LISTED
-    assert [path.name[:3] for path in NOTEBOOKS] == [f"{chapter:02}_" for chapter in range(1, len(LISTED) + 1)]
+    numbers = [int(path.name[:2]) for path in NOTEBOOKS]
+    assert numbers == sorted(set(numbers))
 
 
 @each
