@@ -12,7 +12,14 @@ from torch.distributions import constraints
 from pyro_prme.expectations import expected, expected_log, expected_log_rows
 from pyro_prme.updates import assignment_probabilities
 
-__all__ = ["ImpliedAssignment", "TopicAssignment", "WordGivenTopic", "WordMajorDirichlet", "WordMajorPoint"]
+__all__ = [
+    "DigammaRows",
+    "ImpliedAssignment",
+    "TopicAssignment",
+    "WordGivenTopic",
+    "WordMajorDirichlet",
+    "WordMajorPoint",
+]
 
 
 class _LazyCategorical(TorchDistribution):
@@ -140,21 +147,47 @@ class WordGivenTopic(TorchDistribution):
         return WordGivenTopic(self.theta, self.topic.expand(batch_shape))
 
 
+class DigammaRows:
+    """digamma of rows of a table (D, K), each row computed once until the table changes in place.
+
+    The batches of an epoch share their words, and digamma of each batch's rows took as long as their local step.
+    """
+
+    def __init__(self) -> None:
+        self._table = self._values = self._known = torch.empty(0)
+        self._version = 0
+
+    def __deepcopy__(self, memo: Any) -> "DigammaRows":
+        return DigammaRows()
+
+    def __call__(self, table: Tensor, words: Tensor) -> Tensor:
+        """Shape (W, K)."""
+        if table is not self._table:
+            self._table, self._values, self._version = table, torch.empty_like(table), -1
+        if table._version != self._version:
+            self._version, self._known = table._version, torch.zeros(len(table), dtype=torch.bool, device=table.device)
+        new = words[~self._known[words]]
+        self._values[new] = torch.digamma(table[new])
+        self._known[new] = True
+        return self._values[words]
+
+
 class WordMajorDirichlet(dist.Dirichlet):
     """q(theta) over a word-major buffer, with its row sums at hand, so that a step need not read all of K x D.
 
     Args:
         gamma: parameters, shape (D, K); as a distribution it has batch shape (K,) and event shape (D,).
         total: sum of gamma over words, shape (K,).
+        digamma: digamma of rows of gamma.
     """
 
-    def __init__(self, gamma: Tensor, total: Tensor) -> None:
+    def __init__(self, gamma: Tensor, total: Tensor, digamma: DigammaRows) -> None:
         super().__init__(gamma.mT, validate_args=False)
-        self.total = total
+        self.gamma, self.total, self.digamma = gamma, total, digamma
 
     def mean_rows(self, words: Tensor) -> Tensor:
         """E theta of some words, word-major, shape (W, K)."""
-        return self.concentration.mT[words] / self.total
+        return self.gamma[words] / self.total
 
 
 class WordMajorPoint(TorchDistribution):
@@ -186,6 +219,11 @@ class WordMajorPoint(TorchDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """Zero: as for Pyro's Delta, the density is that of the point's own value."""
         return value.new_zeros(value.shape[:-1])
+
+
+@expected_log_rows.register
+def _(q: WordMajorDirichlet, value: Tensor, words: Tensor) -> Tensor:
+    return q.digamma(q.gamma, words) - torch.digamma(q.total)
 
 
 @expected.register

@@ -74,9 +74,7 @@ def _(q: dist.Normal, value: Tensor) -> Tensor:
 
 @expected_log_rows.register(torch.distributions.Dirichlet)
 def _(q: dist.Dirichlet, value: Tensor, words: Tensor) -> Tensor:
-    total = getattr(q, "total", None)
-    total = q.concentration.sum(-1) if total is None else total  # (K,)
-    return torch.digamma(q.concentration.mT[words]) - torch.digamma(total)
+    return torch.digamma(q.concentration.mT[words]) - torch.digamma(q.concentration.sum(-1))
 
 
 @singledispatch

@@ -1,10 +1,13 @@
 """Every term of the objective against torch's densities, entropies and draws."""
 
+import copy
+
 import pytest
 import torch
 from torch.distributions import Categorical, Dirichlet, Gamma
 
 from pyro_prme import bounds
+from pyro_prme.distributions import DigammaRows
 from pyro_prme.expectations import expected, expected_exp_neg, expected_log, expected_log_rows
 from pyro_prme.updates import loadings_update, solve_epsilon
 
@@ -25,6 +28,17 @@ def test_dirichlet_terms():
     close_to_draws(bounds.elog_dirichlet(prior, elog), Dirichlet(prior).log_prob(q.sample((DRAWS,))))
     torch.testing.assert_close(bounds.dirichlet_entropy(gamma, elog), q.entropy())
     torch.testing.assert_close(expected_log_rows(q, gamma, torch.tensor([4, 1])), elog.mT[[4, 1]])
+
+
+def test_kept_digammas_are_those_of_the_table_as_it_is():
+    table, words, kept = torch.rand(D, K) + 0.5, torch.tensor([0, 3, 5]), DigammaRows()
+    kept(table, words)
+    copied = copy.deepcopy(kept)
+    for change in (lambda: None, lambda: table.add_(1.0), lambda: table[3].fill_(2.0)):
+        change()
+        for rows in (words, torch.arange(D)):
+            torch.testing.assert_close(kept(table, rows), torch.digamma(table[rows]))
+            torch.testing.assert_close(copied(table + 1, rows), torch.digamma(table + 1)[rows])
 
 
 @pytest.mark.parametrize("prior", [torch.tensor(0.7).expand(K, D), torch.rand(D).expand(K, D), torch.rand(K, D)])

@@ -15,7 +15,7 @@ from pyro_prme.bounds import (
     elog_sum_quadrature,
     point_topics_term,
 )
-from pyro_prme.distributions import ImpliedAssignment, WordMajorDirichlet, WordMajorPoint
+from pyro_prme.distributions import DigammaRows, ImpliedAssignment, WordMajorDirichlet, WordMajorPoint
 from pyro_prme.expectations import expected_log, expected_log_rows
 from pyro_prme.kernels import LocalStep
 from pyro_prme.prototype import Prototype
@@ -24,6 +24,11 @@ from pyro_prme.rules.loadings import Local
 from pyro_prme.updates import assignment_probabilities, dirichlet_update
 
 __all__ = ["Assignment", "DirichletTopics", "PointTopics", "Words"]
+
+
+def _inner(a: Tensor, b: Tensor) -> Tensor:
+    """Sum of products, added up in float64."""
+    return (a * b).sum(dtype=torch.float64)
 
 
 @register("C")
@@ -87,11 +92,11 @@ class Assignment(Rule):
         batch, (step, elog_theta) = run.batch, run.local[self.loadings]
         q, Z = run.posterior(self.loadings), run.value(self.loadings)
         entropy = (
-            (batch.count.double() * step.log_normalizer.double()).sum()
-            - (step.counts.double() * step.elog_loadings.double()).sum()
-            - (step.statistics.double() * elog_theta.double()).sum()
+            _inner(batch.count, step.log_normalizer)
+            - _inner(step.counts, step.elog_loadings)
+            - _inner(step.statistics, elog_theta)
         )
-        elog = (step.counts.double() * expected_log(q, Z).double()).sum()
+        elog = _inner(step.counts, expected_log(q, Z))
         normalizer = (batch.length.double() * self._elog_sum(q, Z, step, bound)).sum()
         return run.scale(self.loadings) * (entropy + elog - normalizer)
 
@@ -142,7 +147,7 @@ class Words(Rule):
             run.held or run.value(self.topics).requires_grad
         ):  # phi was formed under another q(theta), or needs a gradient
             elog_theta = expected_log_rows(run.posterior(self.topics), run.value(self.topics), run.batch.words)
-        return run.scale(self.loadings) * (step.statistics.double() * elog_theta.double()).sum()
+        return run.scale(self.loadings) * _inner(step.statistics, elog_theta)
 
 
 @register("theta")
@@ -165,6 +170,7 @@ class DirichletTopics(Rule):
         super().__init__()
         self.words, self.assignment, self.loadings = words, assignment, loadings
         self.needs = (assignment, words)
+        self._digamma = DigammaRows()
 
     def refusal(self, name: str, prototype: Prototype) -> str | None:
         fn = prototype.site(name)["fn"]
@@ -184,7 +190,7 @@ class DirichletTopics(Rule):
 
     def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
         self._prior = prior.concentration.detach()
-        return WordMajorDirichlet(self.gamma, self.total)
+        return WordMajorDirichlet(self.gamma, self.total, self._digamma)
 
     def placeholder(self, posterior: Any) -> Tensor:
         return torch.ones(()).expand(posterior.batch_shape + posterior.event_shape)
@@ -221,7 +227,7 @@ class DirichletTopics(Rule):
 
     def rows(self, words: Tensor) -> Tensor:
         """E theta of some words, word-major, shape (W, K)."""
-        return WordMajorDirichlet(self.gamma, self.total).mean_rows(words)
+        return self.gamma[words] / self.total
 
     def topics(self) -> Tensor:
         """E theta, shape (K, D)."""
