@@ -9,20 +9,28 @@ Each loop takes (first, step) and handles every step-th item, so that Python thr
 
 from __future__ import annotations
 
-import logging
 import math
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numba
 import numpy as np
 from numba.core import event
 
-__all__ = ["cached", "run"]
+from pyro_prme.kernels_math import (
+    CompilationLog,
+    cached,
+    elog_gamma,
+    exp_elog_gamma,
+    exp_in_place,
+    fast,
+    maximum,
+    responsibilities,
+    solve_epsilon,
+)
 
-logger = logging.getLogger("pyro_prme")
+__all__ = ["run"]
 
 _SAFE = {"float32": np.float32(1e-25), "float64": np.float64(1e-250)}  # a smaller normaliser: log space
 _ZERO = 1e-12  # times it: what is rounded to zero, lest arithmetic on denormal numbers be slow
@@ -54,7 +62,7 @@ def run(
     corpus, limits = (indptr, word, count), (max_sweeps, tolerance, _SAFE[dtype.name])
     out = (counts, concentration, rate, epsilon, log_normalizer, sweeps)
     pieces = 1 if threads == 1 or len(word) * num_topics < _SMALL else 8 * threads
-    with event.install_listener("numba:compile", _CompilationLog()), ThreadPoolExecutor(threads) as pool:
+    with event.install_listener("numba:compile", CompilationLog()), ThreadPoolExecutor(threads) as pool:
 
         def share_out(loop: Callable[..., None], *args: Any) -> None:
             loop(sys.maxsize, 1, *args)  # handles nothing: a compilation happens here, not in a thread's smaller stack
@@ -69,119 +77,7 @@ def run(
     elog_loadings[:] = elog
 
 
-class _CompilationLog(event.Listener):
-    """Says, once in a process, that numba really compiles; a hit of numba's cache is silent."""
-
-    said = False
-
-    def on_start(self, event: Any) -> None:
-        if not _CompilationLog.said:
-            _CompilationLog.said = True
-            logger.info("compiling the local step, once for this machine; it takes some seconds")
-
-    def on_end(self, event: Any) -> None:
-        pass
-
-
-def cached(function: Callable) -> Callable:
-    """`_fast` with numba's cache on disk, or without it where no cache directory can be written."""
-    try:
-        return numba.njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # "cannot cache function ...: no locator available"
-        return numba.njit(**_OPTIONS)(function)
-
-
-_OPTIONS: dict[str, Any] = {
-    "error_model": "numpy",
-    "nogil": True,
-    "fastmath": {"reassoc", "contract", "arcp", "nsz"},  # infinities and NaN keep their meaning
-}
-_fast = numba.njit(**_OPTIONS)
-
-
-@numba.njit(error_model="numpy", nogil=True, fastmath={"contract"})
-def _exp(x, power):
-    """exp(x) in place for x <= 0, with x cut at -700, in loops that vectorise; `power` is scratch of the same size."""
-    shift = 1.5 * 2.0**52  # adding it rounds to an integer, which the low bits of the sum then hold
-    for k in range(x.size):
-        x[k] = max(x[k], -700.0)
-        power[k] = x[k] * 1.4426950408889634 + shift
-    for k in range(x.size):
-        whole = power[k] - shift
-        r = x[k] - whole * 0.693147180369123816490 - whole * 1.90821492927058770002e-10  # ln 2 in two parts
-        p = 1 / 5040 + r * (1 / 40320 + r * (1 / 362880 + r * (1 / 3628800 + r * (1 / 39916800 + r / 479001600))))
-        x[k] = 1 + r * (1 + r * (1 / 2 + r * (1 / 6 + r * (1 / 24 + r * (1 / 120 + r * (1 / 720 + r * p))))))
-    bits = power.view(np.int64)
-    for k in range(x.size):
-        bits[k] = (bits[k] + 1023) << 52
-    for k in range(x.size):
-        x[k] *= power[k]
-
-
-@numba.njit(nogil=True, fastmath=True)
-def _maximum(x):
-    top = x[0]
-    for k in range(1, x.size):
-        top = max(top, x[k])
-    return top
-
-
-@_fast
-def _digamma_parts(x):
-    """(s, t) with digamma(x) = ln s - t: ten steps of the recurrence, then the asymptotic series of exp(digamma)."""
-    v = x * (x + 9.0)  # sum_{i<10} 1 / (x + i) by pairs: (x + i)(x + 9 - i) = v + i (9 - i)
-    d, q = v + 8.0 + v, v * (v + 8.0)
-    d, q = d * (v + 14.0) + q, q * (v + 14.0)
-    d, q = d * (v + 18.0) + q, q * (v + 18.0)
-    d, q = d * (v + 20.0) + q, q * (v + 20.0)
-    y = 1.0 / (x + 9.5)
-    z = y * y
-    s = x + 9.5 + y * (1 / 24 - z * (37 / 5760 - z * (10313 / 2903040 - z * (5509121 / 1393459200))))
-    return s, (2.0 * x + 9.0) * d / q
-
-
-@_fast
-def _elog_gamma(concentration, rate, out):
-    """E ln Z of Z ~ Gamma(concentration, rate)."""
-    for k in range(out.size):
-        s, t = _digamma_parts(concentration[k])
-        out[k] = math.log(s / rate[k]) - t
-
-
-@_fast
-def _exp_elog_gamma(concentration, rate, out, power):
-    """exp(E ln Z) of Z ~ Gamma(concentration, rate), without a logarithm."""
-    for k in range(out.size):
-        _, t = _digamma_parts(concentration[k])
-        out[k] = -t
-    _exp(out, power)
-    for k in range(out.size):
-        s, _ = _digamma_parts(concentration[k])
-        out[k] *= s / rate[k]
-
-
-@_fast
-def _epsilon(a, e, mass, prior_mass, guess):
-    """The root of sum_k a_k e_k eps / (e_k eps + M) = sum_k beta p_k, by Newton's method from a guess >= 0.
-
-    The left side is concave and increasing, so a step from the right of the root lands left of it (here, not below 0),
-    and from the left the steps climb to it.
-    """
-    epsilon = guess
-    for _ in range(50):
-        value, slope = 0.0, 0.0
-        for k in range(a.size):
-            inverse = 1.0 / (e[k] * epsilon + mass)
-            value += a[k] * e[k] * inverse
-            slope += a[k] * e[k] * inverse * inverse
-        before = epsilon
-        epsilon = max(0.0, before + (prior_mass - value * before) / (slope * mass))
-        if abs(epsilon - before) <= 1e-7 * epsilon:  # the error left is of the order of this squared
-            break
-    return epsilon
-
-
-@_fast
+@fast
 def _add_rows(size, rows, count, weights, safe, total, normalizer, ratio):
     """Eq. update_c, four entries at a time: adds n_k / w_k to `total`; the number of unsafe entries.
 
@@ -214,7 +110,7 @@ def _add_rows(size, rows, count, weights, safe, total, normalizer, ratio):
     return unsafe
 
 
-@_fast
+@fast
 def _gather(words, table, rows):
     """Copy the words' rows of the table."""
     for m in range(words.size):
@@ -223,38 +119,21 @@ def _gather(words, table, rows):
             target[k] = source[k]
 
 
-@_fast
-def _responsibilities(elog_loadings, elog_theta, phi, power):
-    """phi of one entry in log space, and its log-normaliser."""
-    for k in range(phi.size):
-        phi[k] = elog_loadings[k] + elog_theta[k]
-    peak = _maximum(phi)
-    for k in range(phi.size):
-        phi[k] -= peak
-    _exp(phi, power)
-    total = 0.0
-    for k in range(phi.size):
-        total += phi[k]
-    for k in range(phi.size):
-        phi[k] /= total
-    return peak + math.log(total)
-
-
 @cached
 def _word_table(first, step, elog_theta, safe, table, peak):
     """exp(E ln theta - peak) of words first, first + step, ...; the columns past K stay zero."""
     num_topics = elog_theta.shape[1]
     x, power = np.empty(num_topics), np.empty(num_topics)
     for w in range(first, table.shape[0], step):
-        peak[w] = _maximum(elog_theta[w])
+        peak[w] = maximum(elog_theta[w])
         for k in range(num_topics):
             x[k] = elog_theta[w, k] - peak[w]
-        _exp(x, power)
+        exp_in_place(x, power)
         for k in range(num_topics):
             table[w, k] = x[k] if x[k] > _ZERO * safe else 0.0
 
 
-@_fast
+@fast
 def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, log_normalizer, vectors, scratch):
     """All sweeps of one document with tokens: (sweeps, epsilon, ln of the weights' scale); the rest in the arrays."""
     max_sweeps, tolerance, safe = limits
@@ -273,12 +152,12 @@ def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, 
         for k in range(num_topics):
             a[k] = prior[k] + mass / num_topics
         if not flat:
-            epsilon = _epsilon(a, e, mass, prior_mass, epsilon)
+            epsilon = solve_epsilon(a, e, mass, prior_mass, epsilon)
         for k in range(num_topics):
             rate[k] = e[k] + mass / epsilon
     sweeps, change, scale = 0, np.inf, 0.0
     while sweeps < max_sweeps and not change < tolerance * mass:
-        _exp_elog_gamma(a, rate, phi, power)
+        exp_elog_gamma(a, rate, phi, power)
         scale = 0.0
         for k in range(num_topics):
             scale += phi[k]
@@ -297,10 +176,10 @@ def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, 
         for k in range(num_topics):
             n[k] = weights[k] * total[k]
         if unsafe > 0:
-            _elog_gamma(a, rate, elog)
+            elog_gamma(a, rate, elog)
             for m in range(word.size):
                 if ratio[m] < 0:
-                    log_normalizer[m] = _responsibilities(elog, elog_theta[word[m]], phi, power)
+                    log_normalizer[m] = responsibilities(elog, elog_theta[word[m]], phi, power)
                     for k in range(num_topics):
                         n[k] += count[m] * phi[k]
         change = 0.0
@@ -309,11 +188,11 @@ def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, 
             a[k] = prior[k] + n[k]
             change += abs(a[k] - a_before[k])
         if not flat:
-            epsilon = _epsilon(a, e, mass, prior_mass, epsilon)
+            epsilon = solve_epsilon(a, e, mass, prior_mass, epsilon)
         for k in range(num_topics):
             rate[k] = e[k] + mass / epsilon
         sweeps += 1
-    _elog_gamma(a_before, rate_before, elog)
+    elog_gamma(a_before, rate_before, elog)
     return sweeps, epsilon, math.log(scale) if scale > 0.0 else 0.0
 
 
@@ -363,10 +242,10 @@ def _documents(first, step, corpus, elog_theta, prior, e, start, limits, shared,
                 a[k], r[k], n_k[k] = p[k], exp_neg_f[k], 0.0
                 mean += a[k] / r[k]
             epsilon[n] = mean
-            _elog_gamma(a, r, elog[n])
+            elog_gamma(a, r, elog[n])
             for m in range(size):
                 ratio[begin + m] = 0
-                log_normalizer[begin + m] = _responsibilities(elog[n], elog_theta[words[m]], scratch[0], scratch[1])
+                log_normalizer[begin + m] = responsibilities(elog[n], elog_theta[words[m]], scratch[0], scratch[1])
         for k in range(num_topics):
             counts[n, k], concentration[n, k], rate[n, k] = n_k[k], a[k], r[k]
 
@@ -404,7 +283,7 @@ def _statistics(first, step, by_word, count, elog_theta, shared, statistics):
                 for k in range(num_topics):
                     total[k] += ratio[m] * loadings[n, k]
             else:
-                _responsibilities(elog_loadings[n], elog_theta[w], phi, power)
+                responsibilities(elog_loadings[n], elog_theta[w], phi, power)
                 for k in range(num_topics):
                     extra[k] += count[m] * phi[k]
         for k in range(num_topics):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyro_prme.kernels_numba import cached
+from pyro_prme.kernels_math import cached
 
 __all__ = ["LazyAdam"]
 

@@ -10,7 +10,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from pyro_prme import kernels, kernels_numba
+from pyro_prme import kernels, kernels_math, kernels_numba
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.kernels_torch import local_step_torch
 
@@ -374,15 +374,15 @@ def test_without_a_cache_directory_it_still_compiles(monkeypatch):
         return njit(**options)
 
     monkeypatch.setattr(numba, "njit", njit_without_locator)
-    assert kernels_numba.cached(lambda x: x + 1)(1) == 2
+    assert kernels_math.cached(lambda x: x + 1)(1) == 2
 
 
 def test_a_compilation_is_logged_once(monkeypatch, caplog):
-    monkeypatch.setattr(kernels_numba._CompilationLog, "said", False)
+    monkeypatch.setattr(kernels_math.CompilationLog, "said", False)
     with caplog.at_level(logging.INFO, "pyro_prme"):
         local_step(*make_case())
         assert caplog.records == []  # compiled, or loaded from the cache, by the tests above or by this warm call
-        with numba.core.event.install_listener("numba:compile", kernels_numba._CompilationLog()):
+        with numba.core.event.install_listener("numba:compile", kernels_math.CompilationLog()):
             numba.njit(lambda x: x + 1)(1)
             numba.njit(lambda x: x + 2)(1)
     assert [record.getMessage()[:9] for record in caplog.records] == ["compiling"]
