@@ -7,7 +7,6 @@ terms and statistics on batches average to those of the whole. `check_rule` look
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from pyro.distributions.util import scale_and_mask
 from torch import Tensor
-from torch.distributions import Distribution, Independent, biject_to, constraints, transform_to
+from torch.distributions import Distribution
 
+from pyro_prme._parameters import base_of, free_parameters, with_parameters
 from pyro_prme.batch import Batch
 from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.expectations import natural_parameters
@@ -130,7 +130,7 @@ def _stationary(guide: ClosedFormGuide, args: tuple, site: str, tolerance: float
         if q is run.prior(site):
             return Check(name, False, "the posterior is the prior, and claims no optimum.")
         run.held = dict(run.local)
-        free = _free_parameters(q)
+        free = free_parameters(q)
         if not free:
             return Check(name, False, f"the parameters of {type(q).__name__} are not at hand.")
         start = _bound(run, site, q, free)
@@ -172,43 +172,10 @@ def _gradient(run: Run, site: str, q: Distribution, free: dict[str, Tensor], tol
     return f"gradient {norms[0]:.2g}, against {norms[1]:.2g} at parameters moved by 0.1."
 
 
-def _base(q: Distribution) -> Distribution:
-    return _base(q.base_dist) if isinstance(q, Independent) else q
-
-
-def _free_parameters(q: Distribution) -> dict[str, Tensor]:
-    """The parameters of a distribution on the unconstrained scale; none for a family that does not name them."""
-    base = _base(q)
-    accepted = inspect.signature(_family(base)).parameters
-    names = [name for name in base.arg_constraints if name in accepted]
-    for drop, keep in (("probs", "logits"), ("covariance_matrix", "scale_tril"), ("precision_matrix", "scale_tril")):
-        if drop in names and keep in names:
-            names.remove(drop)
-    return {name: _link(base, name).inv(getattr(base, name)).detach().clone() for name in names}
-
-
-def _family(base: Distribution) -> type[Distribution]:
-    """The class to build a moved posterior with: the first that can be called with its own parameters."""
-    for family in type(base).__mro__:
-        if set(inspect.signature(family).parameters) & set(base.arg_constraints):
-            return family
-    return type(base)
-
-
-def _link(base: Distribution, name: str) -> Any:
-    constraint = base.arg_constraints[name]
-    if isinstance(constraint, constraints.independent) and constraint.base_constraint is constraints.positive:
-        constraint = constraints.positive  # the same map, for every entry
-    return transform_to(constraint) if constraint is constraints.lower_cholesky else biject_to(constraint)
-
-
 def _bound(run: Run, site: str, q: Distribution, free: dict[str, Tensor]) -> Tensor:
     """The bound with the site's posterior replaced and everything else held."""
-    base, node = _base(q), run.trace.nodes[site]
-    moved: Any = _family(base)(**{key: _link(base, key)(value) for key, value in free.items()})
-    extra = len(q.event_shape) - len(moved.event_shape)
-    before = node["fn"]
-    node["fn"] = moved.to_event(extra) if extra else moved
+    node = run.trace.nodes[site]
+    before, node["fn"] = node["fn"], with_parameters(q, free)
     try:
         terms = ClosedForm_ELBO().terms_of(run)
     finally:
@@ -299,7 +266,7 @@ def _term_and_target(guide: ClosedFormGuide, args: tuple, site: str) -> tuple[fl
         rule.gather(site, run)
         rule.natural_step(1.0)
         q: Any = rule.posterior(site, run.prior(site), run)
-        return term, natural_parameters(_base(q))
+        return term, natural_parameters(base_of(q))
 
 
 def _halves(args: tuple) -> list[tuple[float, tuple[Any, ...]]]:

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from pyro_prme.expectations import expected_log_rows
 from pyro_prme.kernels import local_step
-from pyro_prme.model import DILN
+from pyro_prme.model import PRME
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run
 from pyro_prme.rules.loadings import GammaLoadings, Local
@@ -69,7 +69,7 @@ class GaussianFunction(Rule):
     """q(f_n) = N(mu_n, diag v_n), from a fixed point with q(Z) and q(C); m and S by their closed forms.
 
     Args:
-        model: the DILN that f belongs to.
+        model: the DILN that f belongs to, or another with a Gaussian f of its own.
         rounds: alternations of the update of f with sweeps over Z and C.
         steps: Newton steps for f in a round.
         loadings, topics, sticks: names of the sites Z, theta and V.
@@ -79,7 +79,7 @@ class GaussianFunction(Rule):
 
     def __init__(
         self,
-        model: DILN,
+        model: PRME,
         rounds: int = 4,
         steps: int = 1,
         *,
@@ -134,12 +134,12 @@ class GaussianFunction(Rule):
     def is_constant(self, name: str, run: Run) -> bool:
         return True
 
-    @torch.no_grad()
     def term(self, name: str, run: Run, bound: str) -> Tensor:
-        prior, (mu, v) = run.prior(name), run.local[name]
+        prior, q = run.prior(name), run.posterior(name).base_dist
+        mu, v = (x.squeeze(-2).double() for x in (q.loc, q.variance))
         m, P = prior.loc[0, 0].double(), prior.precision_matrix[0, 0].double()
-        zero = torch.zeros_like(mu, dtype=torch.float64)
-        value = function_bound(mu.double(), v.double(), zero[0], zero, m, P) + (mu.shape[-1] + P.logdet()) / 2
+        value = function_bound(mu, v, torch.zeros_like(m), torch.zeros_like(mu), m, P)
+        value = value + (mu.shape[-1] + P.logdet()) / 2
         return run.scaled_sum(name, value.unsqueeze(-1))
 
     @torch.no_grad()
@@ -157,7 +157,7 @@ class GaussianFunction(Rule):
         mean = total / number
         ridge = torch.full_like(mean, _RIDGE)
         covariance = squares / number - torch.outer(mean, mean) + torch.diag(variances / number + ridge)
-        model = self._model[0]
+        model: Any = self._model[0]
         model.mean.lerp_(mean.to(model.mean.dtype), rate)
         model.covariance.lerp_(covariance.to(model.mean.dtype), rate)
         self._pending = []

@@ -65,9 +65,9 @@ class GammaLoadings(Rule):
             return f"there is no site {self.assignment} that {name} could be the loadings of."
         if not prototype.has_batch:
             return "the model was called without a Batch, whose entries the fixed point needs."
+        if reason := self.prior_refusal(name, prototype):
+            return reason
         for draw in prototype:
-            if reason := self.prior_refusal(name, draw):
-                return reason
             Z, assignment = draw.value(name), draw.site(self.assignment)["fn"]
             proportions = getattr(assignment, "probs", None)
             rows = (Z / Z.sum(-1, keepdim=True))[draw.batch.document]
@@ -84,11 +84,14 @@ class GammaLoadings(Rule):
             return f"{' and '.join(sorted(others))} also depends on {name}, beside {self.assignment}."
         return None
 
-    def prior_refusal(self, name: str, draw: Draw) -> str | None:
+    def prior_refusal(self, name: str, prototype: Prototype) -> str | None:
         """Why the prior is not Gamma with rate exp(-f) and a shape without f, or None when it is.
 
         An f that is a function of other sites, and not random itself, may stand in both: they are then known.
         """
+        return next(filter(None, (self._draw_refusal(name, draw) for draw in prototype)), None)
+
+    def _draw_refusal(self, name: str, draw: Draw) -> str | None:
         prior = draw.site(name)["fn"]
         if not isinstance(prior, torch.distributions.Gamma):
             return f"the prior of {name} is {type(prior).__name__}, not Gamma."
@@ -143,16 +146,21 @@ class GammaLoadings(Rule):
         return torch.ones(()).expand(posterior.batch_shape)
 
     def term(self, name: str, run: Run, bound: str) -> Tensor:
-        prior, q, step = run.prior(name), run.posterior(name), run.local[name].step
+        prior, q = run.prior(name), run.posterior(name)
         mean_f, exp_neg_f = self._moments_of_f(prior, run)
         mean, elog = q.mean, expected_log(q, run.value(name))
         if self.objective == "plain":
             value = elog_gamma_loadings(prior.concentration, mean_f, exp_neg_f, mean, elog)
-            return run.scaled_sum(name, value + gamma_entropy(q.concentration, q.rate))
+            return run.scaled_sum(name, value + self._entropy(q))
+        step = run.local[name].step
         slope = self.slope(run, step)
         whole = exp_neg_f + slope  # of the two, only the sum matters
         value = profiled_loadings(prior.concentration, step.counts, mean_f, whole, whole.new_zeros(1))
         return run.scaled_sum(name, value - (step.counts * elog - slope * mean))
+
+    @staticmethod
+    def _entropy(q: Any) -> Tensor:
+        return gamma_entropy(q.concentration, q.rate)
 
     def slope(self, run: Run, step: LocalStep) -> Tensor:
         """What multiplies -Z in the likelihood's bound, here M_n / epsilon_n, broadcastable to (B, K)."""

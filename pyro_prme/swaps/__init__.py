@@ -3,9 +3,19 @@
 from pyro_prme.swaps.binary import BernoulliLoadings, BinaryPRME
 from pyro_prme.swaps.conjugate import ConjugateRule
 from pyro_prme.swaps.factors import FactorModel, Rows
-from pyro_prme.swaps.fitting import fit, fit_best, held_out_bound, simulate, simulate_corpus
+from pyro_prme.swaps.fitting import (
+    completion_score,
+    fit,
+    fit_best,
+    held_out_bound,
+    held_out_density,
+    posterior_means,
+    simulate,
+    simulate_corpus,
+)
 from pyro_prme.swaps.gaussian import GammaPrecision, GaussianFactors, GaussianPRME, GaussianRows
 from pyro_prme.swaps.gaussian_loadings import GaussianLoadings
+from pyro_prme.swaps.gaussian_process import GaussianProcessPRME, KernelFunction
 from pyro_prme.swaps.half_normal import ModifiedHalfNormal
 from pyro_prme.swaps.hyper_priors import HyperPriorPRME, HyperPriors, LearnedPitmanYorPRME
 from pyro_prme.swaps.negative_binomial import NegativeBinomialPRME
@@ -30,10 +40,12 @@ __all__ = [
     "GaussianFactors",
     "GaussianLoadings",
     "GaussianPRME",
+    "GaussianProcessPRME",
     "GaussianRows",
     "HorseshoePRME",
     "HyperPriorPRME",
     "HyperPriors",
+    "KernelFunction",
     "LearnedPitmanYorPRME",
     "LogNormalPRME",
     "ModifiedHalfNormal",
@@ -44,9 +56,12 @@ __all__ = [
     "PoissonRows",
     "PoissonTopics",
     "Rows",
+    "completion_score",
     "fit",
     "fit_best",
     "held_out_bound",
+    "held_out_density",
+    "posterior_means",
     "simulate",
     "simulate_corpus",
 ]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyro
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
 from pyro_prme.guide import ClosedFormGuide, PRMEGuide
 from pyro_prme.model import PRME
 from pyro_prme.networks import Stack
+from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import REGISTRY, Amortized, Point, Rule
 
-__all__ = ["FactorModel", "RowEncoder", "RowModel", "Rows", "dense", "offer", "row_guide"]
+__all__ = ["FactorModel", "RowEncoder", "RowModel", "Rows", "dense", "offer", "product_refusal", "row_guide"]
 
 
 def offer(name: str) -> Callable[[type[Rule]], type[Rule]]:
@@ -82,6 +85,47 @@ def dense(batch: Batch, num_words: int) -> Tensor | None:
     return table.index_put_((batch.document, batch.word), batch.count, accumulate=True)
 
 
+def product_refusal(
+    name: str,
+    sites: tuple[str, str, str],
+    prototype: Prototype,
+    family: type[Distribution],
+    parameter: str,
+    by_column: bool = False,
+    also: Callable[[Draw, Any], str | None] = lambda draw, base: None,
+) -> str | None:
+    """Why X is not of a family whose parameter is Z times theta, or None when it is.
+
+    Args:
+        name: the site that a rule is asked for; nothing but X may depend on it.
+        sites: names of Z, theta and X.
+        prototype: prior draws.
+        family: of X.
+        parameter: its name in the family.
+        by_column: theta is (D, K), else (K, D).
+        also: what else is to be looked at in a draw, given the distribution of X.
+    """
+    loadings, factors, words = sites
+    if not set(sites) <= set(prototype.names):
+        return f"there are no sites {words}, {loadings} and {factors} of a factorisation."
+    for draw in prototype:
+        fn = draw.site(words)["fn"]
+        base = getattr(fn, "base_dist", fn)
+        if not isinstance(base, family):
+            return f"{words} is {type(base).__name__}, not {family.__name__}."
+        Z, theta, actual = draw.value(loadings), draw.value(factors), getattr(base, parameter)
+        fits = theta.dim() == 2 and Z.shape[-1] == theta.shape[1 if by_column else 0]
+        product = (Z @ (theta.mT if by_column else theta)).unsqueeze(-2) if fits else Z.new_zeros(0)  # (B, 1, D)
+        if actual.shape != product.shape or not torch.allclose(actual, product, rtol=1e-4, atol=1e-6):
+            return f"the {parameter} of {words} is not {loadings} times {factors}."
+        if (reason := also(draw, base)) is not None:
+            return reason
+        if draw.site(words)["scale"] != draw.site(loadings)["scale"] or draw.site(words)["mask"] is not None:
+            return f"{words} and {loadings} are not scaled alike."
+    others = prototype.children(name) - {words}
+    return f"{' and '.join(sorted(others))} also depends on {name}, beside {words}." if others else None
+
+
 class RowEncoder(nn.Module):
     """g on a real-valued row, on the scale of sign(x) ln(1 + |x|).
 
@@ -136,6 +180,10 @@ class FactorModel(PRME):
         """theta, shape (K, D)."""
         with topics:
             return self.sample_theta()
+
+    def by_topic(self, theta: Tensor) -> Tensor:
+        """The site theta as factors, shape (K, D)."""
+        return theta
 
     def sample_noise(self) -> Tensor | None:
         """The likelihood's own parameter, such as a precision; None where it has none."""

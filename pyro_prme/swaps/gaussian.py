@@ -13,10 +13,10 @@ from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
 from pyro_prme.expectations import expected, expected_log
-from pyro_prme.prototype import Prototype
+from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import Point, Rule, Run
 from pyro_prme.swaps.conjugate import ConjugateRule
-from pyro_prme.swaps.factors import RowModel, dense, offer
+from pyro_prme.swaps.factors import RowModel, dense, offer, product_refusal
 from pyro_prme.swaps.half_normal import ModifiedHalfNormal
 
 __all__ = ["GammaPrecision", "GaussianFactors", "GaussianPRME", "GaussianRows", "expected_squares", "loading_moments"]
@@ -49,7 +49,10 @@ class GaussianPRME(RowModel):
     def sample_factors(self, topics: pyro.plate) -> Tensor:
         with pyro.plate("columns", self.vocab_size, dim=-1):
             prior = dist.Normal(0.0, self.theta_scale).expand([self.num_topics]).to_event(1)
-            return pyro.sample("theta", prior).mT
+            return self.by_topic(pyro.sample("theta", prior))
+
+    def by_topic(self, theta: Tensor) -> Tensor:
+        return theta.mT
 
     def sample_noise(self) -> Tensor:
         """tau ~ Gamma(1, 1), a number."""
@@ -64,23 +67,14 @@ class GaussianPRME(RowModel):
 
 def gaussian_refusal(name: str, loadings: str, factors: str, words: str, prototype: Prototype) -> str | None:
     """Why X is not N(Z theta', 1 / tau), or None when it is."""
-    if words not in prototype or not {loadings, factors} <= set(prototype.names):
-        return f"there are no sites {words}, {loadings} and {factors} of a factorisation."
-    for draw in prototype:
-        fn = draw.site(words)["fn"]
-        base = getattr(fn, "base_dist", fn)
-        Z, theta = draw.value(loadings), draw.value(factors)
-        if not isinstance(base, torch.distributions.Normal):
-            return f"{words} is {type(base).__name__}, not Normal."
-        mean = (Z @ theta.mT).unsqueeze(-2) if Z.shape[-1] == theta.shape[-1] else Z.new_zeros(0)
-        if base.loc.shape != mean.shape or not torch.allclose(base.loc, mean, rtol=1e-4, atol=1e-6):
-            return f"the mean of {words} is not {loadings} times {factors}."
+
+    def precision_refusal(draw: Draw, base: Any) -> str | None:
         if "tau" not in draw or not torch.allclose(base.scale, draw.value("tau").rsqrt().expand_as(base.scale)):
             return f"the precision of {words} is not a site tau."
-        if draw.site(words)["scale"] != draw.site(loadings)["scale"] or draw.site(words)["mask"] is not None:
-            return f"{words} and {loadings} are not scaled alike."
-    others = prototype.children(name) - {words}
-    return f"{' and '.join(sorted(others))} also depends on {name}, beside {words}." if others else None
+        return None
+
+    sites, normal = (loadings, factors, words), torch.distributions.Normal
+    return product_refusal(name, sites, prototype, normal, "mean", by_column=True, also=precision_refusal)
 
 
 def loading_moments(q: Distribution, value: Tensor) -> tuple[Tensor, Tensor]:

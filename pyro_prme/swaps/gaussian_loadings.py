@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.bounds import elog_gamma_loadings
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules import GammaLoadings, Run
 from pyro_prme.swaps.factors import offer
@@ -84,7 +83,7 @@ class GaussianLoadings(GammaLoadings):
 
     def refusal(self, name: str, prototype: Prototype) -> str | None:
         reason = gaussian_refusal(name, name, self.topics, self.words, prototype)
-        return reason or next(filter(None, (self.prior_refusal(name, draw) for draw in prototype)), None)
+        return reason or self.prior_refusal(name, prototype)
 
     @torch.no_grad()
     def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
@@ -101,8 +100,6 @@ class GaussianLoadings(GammaLoadings):
         run.local[name] = field
         return ModifiedHalfNormal(c, field.quadratic, field.linear - exp_neg_f)
 
-    def term(self, name: str, run: Run, bound: str) -> Tensor:
-        prior, q = run.prior(name), run.posterior(name)
-        mean_f, exp_neg_f = self._moments_of_f(prior, run)
-        value = elog_gamma_loadings(prior.concentration, mean_f, exp_neg_f, q.mean, q.expected_log)
-        return run.scaled_sum(name, value + q.entropy())
+    @staticmethod
+    def _entropy(q: Any) -> Tensor:
+        return q.entropy()

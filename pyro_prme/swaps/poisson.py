@@ -16,7 +16,7 @@ from pyro_prme.kernels import LocalStep
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules import DirichletTopics, GammaLoadings, Local, Rule, Run
 from pyro_prme.swaps.conjugate import ConjugateRule
-from pyro_prme.swaps.factors import FactorModel, dense, offer
+from pyro_prme.swaps.factors import FactorModel, dense, offer, product_refusal
 from pyro_prme.updates import assignment_probabilities
 
 __all__ = ["GammaFactors", "PoissonLoadings", "PoissonPRME", "PoissonRows", "PoissonTopics"]
@@ -55,21 +55,7 @@ class PoissonPRME(FactorModel):
 
 def poisson_refusal(name: str, loadings: str, topics: str, words: str, prototype: Prototype) -> str | None:
     """Why X is not Poisson(Z theta), or None when it is."""
-    if words not in prototype or not {loadings, topics} <= set(prototype.names):
-        return f"there are no sites {words}, {loadings} and {topics} of a factorisation."
-    for draw in prototype:
-        fn = draw.site(words)["fn"]
-        base = getattr(fn, "base_dist", fn)
-        Z, theta = draw.value(loadings), draw.value(topics)
-        if not isinstance(base, torch.distributions.Poisson):
-            return f"{words} is {type(base).__name__}, not Poisson."
-        rate = (Z @ theta).unsqueeze(-2) if Z.shape[-1] == theta.shape[0] else Z.new_zeros(0)
-        if base.rate.shape != rate.shape or not torch.allclose(base.rate, rate, rtol=1e-4):
-            return f"the rate of {words} is not {loadings} times {topics}."
-        if draw.site(words)["scale"] != draw.site(loadings)["scale"] or draw.site(words)["mask"] is not None:
-            return f"{words} and {loadings} are not scaled alike."
-    others = prototype.children(name) - {words}
-    return f"{' and '.join(sorted(others))} also depends on {name}, beside {words}." if others else None
+    return product_refusal(name, (loadings, topics, words), prototype, torch.distributions.Poisson, "rate")
 
 
 def elog_rows(run: Run, topics: str) -> Tensor:
@@ -113,7 +99,7 @@ class PoissonLoadings(GammaLoadings):
 
     def refusal(self, name: str, prototype: Prototype) -> str | None:
         reason = poisson_refusal(name, name, self.topics, self.words, prototype)
-        return reason or next(filter(None, (self.prior_refusal(name, draw) for draw in prototype)), None)
+        return reason or self.prior_refusal(name, prototype)
 
     @torch.no_grad()
     def posterior(self, name: str, prior: Any, run: Run) -> Distribution:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pyro
@@ -11,9 +12,13 @@ from pyro import distributions as dist
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
+from pyro_prme.encoders import TopicEncoder
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.model import PRME
+from pyro_prme.rules import Rule
 
 __all__ = [
+    "CovariateEncoder",
     "CovariatePRME",
     "FiniteDirichletPRME",
     "HorseshoePRME",
@@ -97,7 +102,9 @@ class CovariatePRME(PRME):
 
     .. math:: h_n \sim N(W x_n, a I)
 
-    with W learned. The paper's discussion suggests it: documents are then exchangeable given x only.
+    with W learned. The paper's discussion suggests it: documents are then exchangeable given x only. To ask about other
+    documents, put theirs in place: `model.metadata = x`. The guide of `make_guide` has h_n = W x_n + g(X_n), so that a
+    document of few words is told by its metadata; the plain `PRMEGuide` has an h that does not know them.
 
     Args:
         metadata: x, shape (N, Q).
@@ -116,6 +123,29 @@ class CovariatePRME(PRME):
         self.register_buffer("metadata", metadata.to(torch.get_default_dtype()))
         self.effect = nn.Parameter(torch.zeros(metadata.shape[1], self.h_dim))
 
+    def mean_h(self, batch: Batch) -> Tensor:
+        """W x_n, shape (B, h_dim)."""
+        return self.metadata[batch.documents] @ self.effect
+
     def sample_h(self, batch: Batch) -> Tensor:
-        mean = (self.metadata[batch.documents] @ self.effect).unsqueeze(-2)  # (B, 1, h_dim)
-        return pyro.sample("h", dist.Normal(mean, self.h_scale).to_event(1))
+        return pyro.sample("h", dist.Normal(self.mean_h(batch).unsqueeze(-2), self.h_scale).to_event(1))
+
+    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
+        """The guide that goes with this model."""
+        return PRMEGuide(self, CovariateEncoder(self), rules)
+
+
+class CovariateEncoder(TopicEncoder):
+    """g with the mean of h: h_n = W x_n + g(X_n).
+
+    Args:
+        model: whose W and metadata they are.
+        kwargs: see `TopicEncoder`.
+    """
+
+    def __init__(self, model: CovariatePRME, **kwargs: Any) -> None:
+        super().__init__(model.num_topics, model.h_dim, **kwargs)
+        self._model = (model,)  # no submodule: its parameters are the model's own
+
+    def forward(self, batch: Batch, topics: Tensor) -> Tensor:
+        return self._model[0].mean_h(batch) + super().forward(batch, topics)

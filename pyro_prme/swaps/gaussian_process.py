@@ -1,0 +1,96 @@
+"""A Gaussian process for f with a kernel on the topics' embeddings: DILN's local update serves, given the kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pyro
+import torch
+from pyro import distributions as dist
+from torch import Tensor, nn
+
+from pyro_prme.batch import Batch
+from pyro_prme.guide import PRMEGuide
+from pyro_prme.model import PRME
+from pyro_prme.rules import GaussianFunction, Rule, Run
+
+__all__ = ["GaussianProcessPRME", "KernelFunction"]
+
+
+class GaussianProcessPRME(PRME):
+    r"""A Gaussian process in place of the decoder: topics whose embeddings are near light up in the same documents.
+
+    .. math:: f_n \sim N(0, S), \qquad S_{kj} = s^2 e^{-|\ell_k - \ell_j|^2 / 2 \lambda^2} + \epsilon\, [k = j]
+
+    It is DILN with an RBF kernel held by its embeddings, where DILN holds S itself: ell (K | ell_dim) keeps its prior
+    and its point, s and lambda are learned, and there is no h. The site f has shape (B, 1 | K), as in DILN; with the
+    guide of `make_guide` it has DILN's Gaussian for each document, else the generic posterior.
+
+    Args:
+        amplitude, length_scale: s and lambda, where learning starts.
+        nugget: epsilon.
+        args, kwargs: see `PRME`.
+    """
+
+    def __init__(
+        self, *args: Any, amplitude: float = 1.0, length_scale: float = 1.0, nugget: float = 1e-2, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        for key, value in dict(amplitude=amplitude, length_scale=length_scale, nugget=nugget).items():
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{key} is {value}: it must be a positive number.")
+        self.log_amplitude = nn.Parameter(torch.tensor(float(amplitude)).log())
+        self.log_length_scale = nn.Parameter(torch.tensor(float(length_scale)).log())
+        self.nugget = nugget
+        self._ell: Tensor | None = None  # of the current run, for sample_h, which PRME calls without it
+
+    def default_decoder(self) -> nn.Module:
+        return nn.Identity()
+
+    def covariance(self, ell: Tensor) -> Tensor:
+        """S for embeddings ell (K, ell_dim), shape (K, K)."""
+        scaled = ell / self.log_length_scale.exp()
+        squares = (scaled.unsqueeze(-2) - scaled.unsqueeze(-3)).square().sum(-1)
+        noise = self.nugget * torch.eye(ell.shape[-2], dtype=ell.dtype)
+        return (2 * self.log_amplitude - squares / 2).exp() + noise
+
+    def forward(self, batch: Batch) -> Tensor:
+        try:
+            return super().forward(batch)
+        finally:
+            self._ell = None
+
+    def sample_ell(self) -> Tensor:
+        self._ell = super().sample_ell()
+        return self._ell
+
+    def sample_h(self, batch: Batch) -> Tensor:
+        """f_n ~ N(0, S), all topics at once, shape (B, 1, K): drawn here, outside the plate of topics."""
+        assert self._ell is not None
+        S = self.covariance(self._ell)
+        return pyro.sample("f", dist.MultivariateNormal(S.new_zeros(self.num_topics), S))
+
+    def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
+        """The same f, shape (B, K)."""
+        return h.squeeze(-2)
+
+    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
+        """The guide that goes with this model."""
+        return PRMEGuide(self, rules={"f": KernelFunction(self), **(rules or {})})
+
+
+class KernelFunction(GaussianFunction):
+    """q(f_n) = N(mu_n, diag v_n) as in DILN; the kernel has its gradient from the expected log density of f.
+
+    Args:
+        model: that f belongs to.
+        args, kwargs: see `GaussianFunction`.
+    """
+
+    summary = "Gaussian for each document, Newton and fixed point; the kernel by gradient"
+    gather, natural_step = Rule.gather, Rule.natural_step
+
+    def is_constant(self, name: str, run: Run) -> bool:
+        return False
