@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RandomMeasure", "completely_random_measure", "stick_breaking"]
 
+MOST_ATOMS = 1e8  # what a missing mass may ask for, in expectation
+
 
 @dataclass(frozen=True)
 class RandomMeasure:
@@ -102,8 +104,13 @@ def completely_random_measure(
         missing = levy.mean_below(weight[..., -1])
     else:
         assert missing_mass is not None
-        level = levy.level_of_mean(missing_mass)
-        points = poisson_window(1.0, float(levy.tail(level)), seed=rng, num_draws=num_draws)
+        expected = float(levy.tail(levy.level_of_mean(missing_mass)))
+        if not 0 < expected <= MOST_ATOMS:
+            raise ValueError(
+                f"A missing mass of {missing_mass!r} keeps {expected:g} atoms in expectation, which is not between 0 "
+                f"and {MOST_ATOMS:g}; choose another, or a number of atoms."
+            )
+        points = poisson_window(1.0, expected, seed=rng, num_draws=num_draws)
         vartheta = points.vartheta.values
         weight = levy.inverse_tail(vartheta)
         missing = np.full(vartheta.shape[:-1], float(missing_mass))
