@@ -1,9 +1,13 @@
 """Inference: monotone blocks, finite training in extremes, seeds, resuming, starts."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pyro_prme import HDP, Batch, ClosedForm_ELBO, PRMEGuide
 from pyro_prme.build import build
@@ -248,3 +252,37 @@ def test_wrong_starts_and_settings_get_one_sentence():
         build(4, 40, 60, model="lda")
     with pytest.raises(ValueError, match="encoder is 'bert'"):
         build(4, 40, 60, encoder="bert")
+
+
+class NewStorages(TorchDispatchMode):
+    """Bytes of every storage that torch makes within it."""
+
+    def __init__(self):
+        super().__init__()
+        alive = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor)]
+        self.known = {x.untyped_storage().data_ptr() for x in alive if not x.is_sparse}
+        self.sizes = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for x in tree_leaves(result):
+            if isinstance(x, torch.Tensor) and not x.is_sparse and x.untyped_storage().data_ptr() not in self.known:
+                self.sizes.append(x.untyped_storage().nbytes())
+        return result
+
+
+@pytest.mark.parametrize("settings", [{"model": "hdp"}, {"model": "prme"}, {"model": "prme", "encoder": "words"}])
+def test_a_step_makes_nothing_of_the_size_of_entries_by_topics_or_words_by_topics(settings, float32):
+    """Most is B x K x the decoder's width; the vocabulary by topics is touched by the natural step alone."""
+    K, D, B, width = 10, 1000, 5, 8
+    rng = np.random.default_rng(0)
+    counts = sparse.lil_matrix((2 * B, D), dtype=int)
+    counts[:, rng.choice(D, 60, replace=False)] = rng.poisson(3.0, (2 * B, 60))
+    hidden = {"encoder_hidden": (width,), "decoder_hidden": (width, width)}
+    trainer = Trainer(*build(K, D, 2 * B, **settings, **hidden), counts, batch_size=B, start="random")
+    batch = next(trainer.batches(shuffle=False))
+    trainer.step(batch)
+    with NewStorages() as made:
+        trainer.step(batch)
+    most = 8 * max(batch.words.numel() * K, B * K * width, D)
+    assert 0 < max(made.sizes) <= most < 4 * min(batch.num_entries, D) * K
