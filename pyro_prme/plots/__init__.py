@@ -5,6 +5,7 @@ the picture; axes belong to the caller, who saves or closes the figure.
 """
 
 from pyro_prme.plots.documents import plot_embeddings, plot_predictive_check
+from pyro_prme.plots.factors import plot_factors
 from pyro_prme.plots.history import plot_history
 from pyro_prme.plots.paintboxes import plot_paintboxes
 from pyro_prme.plots.teaching import plot_feature_paintbox, plot_model, plot_strip
@@ -14,6 +15,7 @@ __all__ = [
     "plot_correlation_graph",
     "plot_correlations",
     "plot_embeddings",
+    "plot_factors",
     "plot_feature_paintbox",
     "plot_history",
     "plot_model",

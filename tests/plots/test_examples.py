@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import pyro_prme as prme
-from pyro_prme import export, plots
+from pyro_prme import export, plots, swaps
 
 FUNCTIONS = {name: getattr(plots, name) for name in plots.__all__} | {
     name: getattr(export, name) for name in export.__all__
@@ -22,7 +22,13 @@ def names(corpus):
         trainers[kind] = prme.Trainer(program, guide, corpus.counts[:30], batch_size=10)
         trainers[kind].fit(2)
         fits[kind] = prme.Posterior(program, guide, vocabulary=corpus.vocabulary)
+    factors = swaps.GaussianPRME(3, 5, 20, h_dim=2, ell_dim=2)
+    rows = factors.batch_of(swaps.simulate(factors, 20)[0])
+    factor_guide = factors.make_guide()
+    swaps.fit(factor_guide, rows, 2)
     return {
+        "factor_guide": factor_guide,
+        "rows": rows,
         "corpus": corpus[:30],
         "test": corpus[30:],
         "posterior": fits["prme"],

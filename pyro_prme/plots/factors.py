@@ -1,0 +1,86 @@
+"""Pictures of factor models: what the factors are, which rows use them, and what they say of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pyro_prme.batch import Batch
+from pyro_prme.guide import ClosedFormGuide
+from pyro_prme.plots import _common as common
+from pyro_prme.swaps.factors import FactorModel, dense
+from pyro_prme.swaps.fitting import posterior_means
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_factors"]
+
+
+def plot_factors(
+    guide: ClosedFormGuide, batch: Batch, *, draws: int = 200, seed: int = 0, axes: Sequence[Axes] | None = None
+) -> np.ndarray:
+    r"""A fitted factor model: its factors, the loadings of the rows, and every cell against what the two say of it.
+
+    .. math:: E[X_{nd}] = \textstyle\sum_k E[Z_{nk}]\, E[\theta_{kd}]
+
+    Factors are rows, those with the largest part in the data first; rows of the data are sorted by the factor with the
+    largest part in them. Means are over draws from the guide.
+
+    Args:
+        guide: fitted, of a `FactorModel` such as `PoissonPRME`.
+        batch: rows, seen or new, with their values.
+        draws: over which means are taken.
+        seed: of the draws.
+        axes: three; a new figure by default.
+
+    Returns:
+        The axes of the factors, the loadings and the cells.
+
+    Example:
+        >>> axes = plot_factors(factor_guide, rows)
+    """
+    if not isinstance(guide, ClosedFormGuide) or not isinstance(guide.model, FactorModel):
+        raise ValueError("Factors are those of a FactorModel, such as PoissonPRME: give its fitted guide.")
+    observed = dense(batch, guide.model.vocab_size) if isinstance(batch, Batch) else None
+    if observed is None:
+        raise ValueError("The batch has no values to compare with: give one of `model.batch_of(X)`.")
+    common.positive_whole(draws=draws)
+    Z, theta = (mean.numpy() for mean in posterior_means(guide, batch, draws, seed))
+    size = Z * np.abs(theta).sum(1)  # (B, K): the part of a factor in a row
+    factors = np.argsort(-size.mean(0), kind="stable")
+    rows = np.lexsort([-size.max(1), np.argsort(factors)[size.argmax(1)]])
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(1, 3, figsize=(10.5, 3.3), layout="constrained", width_ratios=[1.2, 1, 1])[1]
+    if len(axes) != 3:
+        raise ValueError(f"There are {len(axes)} axes: give three, for factors, loadings and cells.")
+    first, second, third = axes
+    _image(first, theta[factors], r"$E[\theta_{kd}]$")
+    first.set(xlabel="column d", ylabel="factor k", title="factors")
+    first.set_yticks(range(len(factors)), [str(k) for k in factors], fontsize=8)
+    _image(second, Z[np.ix_(rows, factors)], "$E[Z_{nk}]$")
+    second.set(xlabel="factor k", ylabel="rows n, sorted", title="loadings")
+    second.set_xticks(range(len(factors)), [str(k) for k in factors], fontsize=8)
+    _cells(third, observed.numpy().ravel(), (Z @ theta).ravel())
+    return np.array([first, second, third], dtype=object)
+
+
+def _image(ax: Axes, values: np.ndarray, label: str) -> None:
+    """Values as colours: to either side of zero where some are negative."""
+    signed, top = bool((values < 0).any()), float(np.abs(values).max())
+    low, colours = (-top, common.DIVERGING) if signed else (0.0, "viridis")
+    image = ax.imshow(values, aspect="auto", interpolation="nearest", cmap=colours, vmin=low, vmax=top)
+    ax.figure.colorbar(image, ax=ax, label=label)
+
+
+def _cells(ax: Axes, observed: np.ndarray, mean: np.ndarray) -> None:
+    ends = (min(observed.min(), mean.min()), max(observed.max(), mean.max()))
+    ax.plot(ends, ends, color="0.4", lw=0.8, label="equal")
+    ax.scatter(observed, mean, s=6, color=common.OKABE_ITO[0], alpha=0.4, lw=0, label="a cell")
+    share = 1 - np.square(observed - mean).mean() / observed.var()
+    ax.set(xlabel="observed $X_{nd}$", ylabel="$E[X_{nd}]$", title=f"cells, {share:.0%} of the variance")
+    ax.legend(fontsize=8, frameon=False, loc="upper left")
