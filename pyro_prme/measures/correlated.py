@@ -79,7 +79,12 @@ def correlated_measure(
     weight = crm.weight.values
     ell = rng.standard_normal((*weight.shape, whole("dim", dim)))
     K = kernel(ell, ell)
-    root = np.linalg.cholesky(K + 1e-9 * np.max(K) * np.eye(num_atoms))  # (..., K, K)
+    if K.shape != (*weight.shape, num_atoms):
+        raise ValueError(f"kernel must return an array of shape {(*weight.shape, num_atoms)}, but its is {K.shape}.")
+    try:
+        root = np.linalg.cholesky(K + 1e-9 * np.max(K) * np.eye(num_atoms))  # (..., K, K)
+    except np.linalg.LinAlgError:
+        raise ValueError("The kernel's matrix is not positive definite; pass a covariance function.") from None
     F = rng.standard_normal((*weight.shape[:-1], num_objects, num_atoms)) @ np.swapaxes(root, -1, -2)
     w = np.broadcast_to(weight[..., None, :], F.shape)
     if kind == "binary":

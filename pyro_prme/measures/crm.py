@@ -15,16 +15,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes, positive, whole
+from pyro_prme.measures._common import (
+    Seed,
+    batch_dims,
+    batch_shape,
+    below_one,
+    first_draw,
+    generator,
+    new_axes,
+    positive,
+    whole,
+)
 from pyro_prme.measures.levy import Levy
-from pyro_prme.measures.poisson import poisson_strip, poisson_window
+from pyro_prme.measures.poisson import MOST_POINTS, poisson_strip, poisson_window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["RandomMeasure", "completely_random_measure", "stick_breaking"]
-
-MOST_ATOMS = 1e8  # what a missing mass may ask for, in expectation
 
 
 @dataclass(frozen=True)
@@ -94,21 +102,23 @@ def completely_random_measure(
     Returns:
         The measure, with weights of shape ([draw,] atom).
     """
+    if not isinstance(levy, Levy):
+        raise ValueError(f"levy must be a Levy measure such as GammaLevy(1.0), but it is {levy!r}; pass one of those.")
     if (num_atoms is None) == (missing_mass is None):
         raise ValueError("The truncation needs num_atoms or missing_mass, and not both; pass one of them.")
     rng, width = generator(seed), positive("width", width)
     if num_atoms is not None:
-        points = poisson_strip(num_atoms, seed=rng, num_draws=num_draws)
+        points = poisson_strip(whole("num_atoms", num_atoms), seed=rng, num_draws=num_draws)
         vartheta = points.vartheta.values
         weight = levy.inverse_tail(vartheta)
         missing = levy.mean_below(weight[..., -1])
     else:
         assert missing_mass is not None
         expected = float(levy.tail(levy.level_of_mean(missing_mass)))
-        if not 0 < expected <= MOST_ATOMS:
+        if not 0 < expected <= MOST_POINTS:
             raise ValueError(
                 f"A missing mass of {missing_mass!r} keeps {expected:g} atoms in expectation, which is not between 0 "
-                f"and {MOST_ATOMS:g}; choose another, or a number of atoms."
+                f"and {MOST_POINTS:g}; choose another, or a number of atoms."
             )
         points = poisson_window(1.0, expected, seed=rng, num_draws=num_draws)
         vartheta = points.vartheta.values
@@ -144,8 +154,7 @@ def stick_breaking(
     Returns:
         Lengths ([draw,] atom).
     """
-    if not 0 <= discount < 1:
-        raise ValueError(f"discount must be in [0, 1), but it is {discount!r}; 0 is the Dirichlet process.")
+    discount = below_one("discount", discount)
     rng, batch, alpha = generator(seed), batch_shape(num_draws), positive("alpha", alpha)
     num_sticks = whole("num_sticks", num_sticks)
     k = np.arange(1, num_sticks)

@@ -51,6 +51,11 @@ class RandomDecoder:
             for v in (self.W_h, self.W_ell, self.c, self.w)
         )
         tanh: Any = torch.tanh if torchy else np.tanh
+        if (h.shape[-1], ell.shape[-1]) != (len(W_h), len(W_ell)):
+            raise ValueError(
+                f"h and ell have {h.shape[-1]} and {ell.shape[-1]} dimensions, but the decoder takes {len(W_h)} and "
+                f"{len(W_ell)}; make it with dim_h and dim_ell of theirs."
+            )
         left, right = h @ W_h + c, ell @ W_ell  # ([draw,] N, H), ([draw,] K, H)
         first: Any = 0.0
         second: Any = 0.0
@@ -92,11 +97,13 @@ def random_decoder(
 
 def zero_decoder(h: Any, ell: Any) -> tuple[Any, Any]:
     """f = 0: the hierarchical Dirichlet process."""
-    product = h @ ell.mT if isinstance(h, torch.Tensor) else h @ np.swapaxes(ell, -1, -2)
-    return 0 * product, 0 * product
+    zero = 0 * (h[..., :, None, 0] + ell[..., None, :, 0])  # (..., N, K)
+    return zero, zero
 
 
 def linear_decoder(h: Any, ell: Any) -> tuple[Any, Any]:
     r"""The linear kernel of DILN: :math:`\mu_f = h^\top \ell`, without noise; not bounded."""
+    if h.shape[-1] != ell.shape[-1]:
+        raise ValueError(f"h has {h.shape[-1]} dimensions but ell {ell.shape[-1]}; a linear decoder needs as many.")
     product = h @ ell.mT if isinstance(h, torch.Tensor) else h @ np.swapaxes(ell, -1, -2)
     return product, 0 * product

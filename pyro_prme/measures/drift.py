@@ -62,7 +62,9 @@ def stationary_path(
         num_draws: Number of independent draws; None gives one without a draw dimension.
     """
     rng, rho = generator(seed), np.exp(-1 / positive("length", length))
-    steps = rng.normal(0, positive("scale", scale), (*batch_shape(num_draws), whole("num_times", num_times), dim))
+    steps = rng.normal(
+        0, positive("scale", scale), (*batch_shape(num_draws), whole("num_times", num_times), whole("dim", dim))
+    )
     path = steps.copy()
     for t in range(1, num_times):
         path[..., t, :] = rho * path[..., t - 1, :] + np.sqrt(1 - rho**2) * steps[..., t, :]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from pyro_prme.measures._common import batch_dims, first_draw, new_axes
+from pyro_prme.measures._common import batch_dims, first_draw, new_axes, positive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -121,6 +121,7 @@ def make_embedding(
         num_draws: As given to the sampler: None where Z has no draw dimension.
         extra: Further variables as (dims without "draw", values).
     """
+    width = positive("width", width)
     variables: Extra = {
         "Z": (("object", "feature"), Z),
         "tau": (("object",), rng.uniform(size=Z.shape[:-1])),
@@ -144,8 +145,9 @@ def _cells(x: np.ndarray, edges: Sequence[float]) -> np.ndarray:
 
 def _inside(x: np.ndarray, intervals: Sequence[Interval]) -> np.ndarray:
     """Membership of points in a union of disjoint half-open intervals, (..., point)."""
-    ordered = sorted(intervals)
-    bad = any(high < low for low, high in ordered)
+    ends = np.asarray(intervals, dtype=float).ravel() if np.ndim(intervals) == 2 else np.empty(0)
+    ordered = sorted(intervals) if ends.size == 2 * len(intervals) else [(1.0, 0.0)]
+    bad = not all(low <= high for low, high in ordered)
     if bad or any(first[1] > second[0] for first, second in pairwise(ordered)):
         raise ValueError(
             f"Intervals must be disjoint pairs (low, high), but they are {intervals!r}; split the overlaps."

@@ -203,6 +203,10 @@ def kallenberg_measure(
         "sigma": (("feature",), points.sigma.values),
         "vartheta": (("feature",), vartheta),
     }
+    for name, count in (("f", (N,)), ("g", (M,)), ("h", ())):
+        shape, value = (*batch, *count, num_points), np.asarray(variables[name][1])
+        if value.shape != shape or not np.all(value >= 0):
+            raise ValueError(f"{name} must return numbers of at least 0 of shape {shape}, but its are {value.shape}.")
     lead = batch_dims(num_draws)
     data = xr.Dataset({k: ((*lead, *dims), v) for k, (dims, v) in variables.items()}, attrs={"width": width})
     return KallenbergMeasure(data)
@@ -232,10 +236,12 @@ def graphon(
     rng, batch = generator(seed), batch_shape(num_draws)
     U = rng.uniform(size=(*batch, whole("num_objects", num_objects)))
     V = rng.uniform(size=(*batch, whole("num_features", num_features)))
-    probability = W(U[..., :, None], V[..., None, :])
-    if np.any(probability < 0) or np.any(probability > 1):
+    probability, shape = np.asarray(W(U[..., :, None], V[..., None, :])), (*batch, num_objects, num_features)
+    if any(size not in (1, full) for size, full in zip(probability.shape[::-1], shape[::-1], strict=False)):
+        raise ValueError(f"W must return an array of shape {shape}, but returned {probability.shape}.")
+    if not np.all((probability >= 0) & (probability <= 1)):
         raise ValueError("W takes values outside [0, 1], but they are probabilities; rescale it.")
-    Z = (rng.uniform(size=(*batch, num_objects, num_features)) < probability).astype(np.int8)
+    Z = (rng.uniform(size=shape) < probability).astype(np.int8)
     return make_embedding("Graphon", Z, rng, num_draws=num_draws, extra={"U": (("object",), U), "V": (("feature",), V)})
 
 
@@ -263,6 +269,8 @@ def exchangeability_test(
         permutations: Number of relabellings.
         seed: Seed or numpy generator.
     """
+    if masses.sizes.get("draw", 0) < 4:
+        raise ValueError("masses must have at least 4 draws to compare halves; sample with num_draws.")
     values = masses.transpose("draw", "row", "column").values.astype(float)
     if sorted(rows) != list(range(values.shape[1])) or sorted(columns) != list(range(values.shape[2])):
         raise ValueError(f"rows and columns must permute 0..{values.shape[1] - 1} and 0..{values.shape[2] - 1}.")
@@ -274,6 +282,6 @@ def exchangeability_test(
     distance = np.sqrt(np.maximum(square[:, None] + square - 2 * pooled @ pooled.T, 0))
     signs = np.repeat([1.0, -1.0], half)
     rng = generator(seed)
-    all_signs = np.stack([signs, *(rng.permutation(signs) for _ in range(permutations))])
+    all_signs = np.stack([signs, *(rng.permutation(signs) for _ in range(whole("permutations", permutations)))])
     energy = -((all_signs @ distance) * all_signs).sum(1) / half**2
     return ExchangeabilityTest(float(energy[0]), float((energy >= energy[0] - 1e-12).mean()))

@@ -66,7 +66,7 @@ def prme(
     """
     rng, batch = generator(seed), batch_shape(num_draws)
     N, K, beta = whole("num_objects", num_objects), whole("num_atoms", num_atoms), positive("beta", beta)
-    decoder = decoder or random_decoder(dim, dim, seed=rng)
+    dim, decoder = whole("dim", dim), decoder or random_decoder(dim, dim, seed=rng)
     extra: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
     if base is None:
         p = stick_breaking(alpha, K, seed=rng, num_draws=num_draws).values
@@ -76,10 +76,13 @@ def prme(
         extra["missing"] = ((), beta * crm.missing.values)
     if h is None:
         h = rng.normal(0, positive("h_scale", h_scale), (*batch, N, dim))
-    elif h.shape != (*batch, N, dim):
-        raise ValueError(f"h has shape {h.shape}, but num_draws, num_objects and dim give {(*batch, N, dim)}.")
+    elif np.shape(h) != (*batch, N, dim) or not np.all(np.isfinite(h)):
+        raise ValueError(f"h must be finite numbers of shape {(*batch, N, dim)}, but its shape is {np.shape(h)}.")
+    h = np.asarray(h, dtype=float)
     ell = rng.normal(0, positive("ell_scale", ell_scale), (*batch, K, dim))
     mean, variance = decoder(h, ell)  # (..., N, K)
+    if np.shape(mean) != (*batch, N, K) or np.shape(variance) != np.shape(mean) or np.any(variance < 0):
+        raise ValueError(f"decoder must return a mean and a variance of at least 0, each of shape {(*batch, N, K)}.")
     f = mean + np.sqrt(variance) * rng.standard_normal(mean.shape)
     shape = beta * p[..., None, :]
     Z = rng.standard_gamma(np.broadcast_to(shape, f.shape)) * np.exp(f)

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from pyro_prme.measures._common import positive, whole
+from pyro_prme.measures._common import below_one, positive, whole
 from pyro_prme.measures._numerics import SMALLEST_LOG, beta_constant, beta_tail, gamma_tail, invert_tail
 
 __all__ = ["BetaLevy", "GammaLevy", "GeneralizedGammaLevy", "Levy", "StableBetaLevy"]
@@ -122,11 +123,6 @@ class Levy(ABC):
         return float((high - low) / 2 * np.sum(w * density * self.mean_below(self.inverse_tail(points))))
 
 
-def _check_discount(discount: float) -> None:
-    if not 0 <= discount < 1:
-        raise ValueError(f"discount must be in [0, 1), but it is {discount!r}; choose one of those.")
-
-
 @dataclass(frozen=True)
 class GeneralizedGammaLevy(Levy):
     r"""Generalised gamma process; discount 0 is the gamma process, and the rate tempers a stable process.
@@ -147,7 +143,7 @@ class GeneralizedGammaLevy(Levy):
     def __post_init__(self) -> None:
         positive("mass", self.mass)
         positive("rate", self.rate)
-        _check_discount(self.discount)
+        below_one("discount", self.discount)
 
     @property
     def mean(self) -> float:
@@ -221,8 +217,9 @@ class StableBetaLevy(Levy):
 
     def __post_init__(self) -> None:
         positive("mass", self.mass)
-        _check_discount(self.discount)
-        if not -self.discount < self.concentration <= LARGEST_CONCENTRATION:
+        below_one("discount", self.discount)
+        number = isinstance(self.concentration, Real)
+        if not number or not -self.discount < self.concentration <= LARGEST_CONCENTRATION:
             raise ValueError(
                 f"concentration must be above -discount = {-self.discount} and at most {LARGEST_CONCENTRATION:g}, "
                 f"but it is {self.concentration!r}; choose one in that range."
@@ -283,6 +280,6 @@ class BetaLevy(StableBetaLevy):
 
 
 def _fraction(missing: float, mean: float) -> float:
-    if not 0 < missing < mean:
+    if not isinstance(missing, Real) or not 0 < missing < mean:
         raise ValueError(f"missing mass must lie between 0 and the expected total {mean:g}, but it is {missing!r}.")
     return missing / mean

@@ -36,11 +36,15 @@ class FeaturePaintbox:
     paint: np.ndarray
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", tuple(np.array(e, dtype=float) for e in self.edges))
+        object.__setattr__(self, "paint", np.asarray(self.paint, dtype=bool))
         cells = tuple(len(e) - 1 for e in self.edges)
         if len(self.edges) not in (1, 2) or self.paint.shape[1:] != cells:
             raise ValueError(f"paint has cells {self.paint.shape[1:]}, but the edges of one or two axes give {cells}.")
-        if any(e[0] != 0 or not np.isclose(e[-1], 1) or np.any(np.diff(e) < 0) for e in self.edges):
+        if any(e[0] != 0 or not np.isclose(e[-1], 1) or not np.all(np.diff(e) >= 0) for e in self.edges):
             raise ValueError("Edges must rise from 0 to 1 on every axis; rescale the box to the unit box.")
+        for e in self.edges:
+            e[-1] = 1.0  # a rounded edge would leave a gap
 
     @property
     def num_features(self) -> int:
@@ -58,17 +62,17 @@ class FeaturePaintbox:
 
     def intersection_volume(self, features: Sequence[int]) -> float:
         r"""The moment :math:`\mathbb{E}[\prod_{k \in J} Z_{nk}] = \mathrm{vol}(\cap_{k \in J} S_k)` (section 1)."""
+        if any(not 0 <= k < self.num_features for k in features):
+            raise ValueError(f"features must lie in 0..{self.num_features - 1}, but they are {list(features)}.")
         return float((self.paint[list(features)].all(0) * self._cell_volumes()).sum())
 
-    def sample(self, num_objects: int, seed: Seed = None) -> Embedding:
-        """Objects by Algorithm 1: uniform points ``u`` (object, axis) and ``Z`` (object, feature) in {0, 1}."""
+    def sample(self, num_objects: int, seed: Seed = None, num_draws: int | None = None) -> Embedding:
+        """Objects by Algorithm 1: points ``u`` ([draw,] object, axis) and ``Z`` ([draw,] object, feature) in {0, 1}."""
         rng = generator(seed)
-        u = rng.uniform(size=(whole("num_objects", num_objects), len(self.edges)))
-        cell = tuple(np.searchsorted(e, u[:, i], side="right") - 1 for i, e in enumerate(self.edges))
-        Z = self.paint.reshape(self.num_features, -1)[:, np.ravel_multi_index(cell, self.paint.shape[1:])].T.astype(
-            np.int8
-        )
-        return make_embedding("Feature paintbox", Z, rng, extra={"u": (("object", "axis"), u)})
+        u = rng.uniform(size=(*batch_shape(num_draws), whole("num_objects", num_objects), len(self.edges)))
+        cell = tuple(np.searchsorted(e, u[..., i], side="right") - 1 for i, e in enumerate(self.edges))
+        Z = np.moveaxis(self.paint[(slice(None), *cell)], 0, -1).astype(np.int8)
+        return make_embedding("Feature paintbox", Z, rng, num_draws=num_draws, extra={"u": (("object", "axis"), u)})
 
     def to_partition(self) -> PartitionPaintbox:
         """The partition paintbox with one block for each distinct value of Z_n, largest first."""
@@ -113,7 +117,8 @@ class PartitionPaintbox:
     codes: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        if np.any(self.lengths < 0) or self.lengths.sum() > 1 + 1e-9:
+        object.__setattr__(self, "lengths", np.asarray(self.lengths, dtype=float))
+        if self.lengths.ndim != 1 or not np.all(self.lengths >= 0) or self.lengths.sum() > 1 + 1e-9:
             raise ValueError("Block lengths must be at least 0 and sum to at most 1; divide them by their sum.")
         if self.codes is not None and len(self.codes) != len(self.lengths):
             raise ValueError(

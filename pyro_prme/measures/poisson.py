@@ -17,7 +17,10 @@ from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Points", "poisson_strip", "poisson_window"]
+__all__ = ["MOST_POINTS", "Points", "poisson_strip", "poisson_window"]
+
+#: How many points `poisson_window` may expect.
+MOST_POINTS = 1e8
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,10 @@ def poisson_window(width: float, height: float, seed: Seed = None, num_draws: in
         Points with vartheta and sigma of shape ([draw,] K), K the largest count over the draws.
     """
     rng, width, height = generator(seed), positive("width", width), positive("height", height)
+    if width * height > MOST_POINTS:
+        raise ValueError(
+            f"The window expects {width * height:g} points, more than {MOST_POINTS:g}; choose a smaller one."
+        )
     counts = np.asarray(rng.poisson(width * height, batch_shape(num_draws)))
     shape = (*counts.shape, int(counts.max()))
     present = np.arange(shape[-1]) < counts[..., None]

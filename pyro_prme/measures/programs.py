@@ -52,11 +52,13 @@ def inverse_tail(u: Tensor, levy: Levy) -> Tensor:
     return _InverseTail.apply(u, levy)  # type: ignore[no-untyped-call]
 
 
-def pyro_random_measure(prefix: str, levy: Levy, num_atoms: int) -> tuple[Tensor, Tensor]:
-    r"""The heaviest atoms of a completely random measure.
+def pyro_random_measure(
+    prefix: str, levy: Levy, num_atoms: int, mass: float | Tensor = 1.0, rate: float | Tensor = 1.0
+) -> tuple[Tensor, Tensor]:
+    r"""The heaviest atoms of a completely random measure (paper, appendix).
 
     .. math:: e_k \sim \mathrm{Exp}(1), \quad \vartheta_k = \sum_{j \le k} e_j, \quad
-              \widetilde\vartheta_k = T^{-1}(\vartheta_k), \quad \sigma_k \sim U(0, 1)
+              \widetilde\vartheta_k = T^{-1}(\vartheta_k / M) / r, \quad \sigma_k \sim U(0, 1)
 
     Sites: ``gaps`` (K), ``sigma`` (K) and the deterministic ``weight`` (K).
 
@@ -64,6 +66,8 @@ def pyro_random_measure(prefix: str, levy: Levy, num_atoms: int) -> tuple[Tensor
         prefix: Prefix of the site names.
         levy: The Levy measure.
         num_atoms: Truncation K; ``levy.expected_missing_mass(K)`` is what it leaves out in expectation.
+        mass: M, a factor on the mass of ``levy``, which may be a site of the model.
+        rate: r, by which all weights are divided, which may be a site too.
 
     Returns:
         Weights (K), heaviest first, and labels (K).
@@ -71,13 +75,22 @@ def pyro_random_measure(prefix: str, levy: Levy, num_atoms: int) -> tuple[Tensor
     with pyro.plate(f"{prefix}atoms", whole("num_atoms", num_atoms), dim=-1):
         gaps = pyro.sample(f"{prefix}gaps", dist.Exponential(torch.tensor(1.0)))
         sigma = pyro.sample(f"{prefix}sigma", dist.Uniform(torch.tensor(0.0), torch.tensor(1.0)))
-    weight = pyro.deterministic(f"{prefix}weight", inverse_tail(gaps.cumsum(-1), levy))
+    weight = pyro.deterministic(
+        f"{prefix}weight", inverse_tail(gaps.cumsum(-1) / _scale("mass", mass), levy) / _scale("rate", rate)
+    )
     return weight, sigma
 
 
-def pyro_gamma_process(prefix: str, mass: float, num_atoms: int, rate: float = 1.0) -> tuple[Tensor, Tensor]:
+def _scale(name: str, value: float | Tensor) -> float | Tensor:
+    """A number that was checked, or a tensor as it is: its site has a support."""
+    return value if isinstance(value, Tensor) else positive(name, value)
+
+
+def pyro_gamma_process(
+    prefix: str, mass: float | Tensor, num_atoms: int, rate: float | Tensor = 1.0
+) -> tuple[Tensor, Tensor]:
     """`pyro_random_measure` of a gamma process: weights (K), heaviest first, and labels (K)."""
-    return pyro_random_measure(prefix, GammaLevy(mass, rate), num_atoms)
+    return pyro_random_measure(prefix, GammaLevy(1.0), num_atoms, mass, rate)
 
 
 def pyro_sticks(prefix: str, alpha: float | Tensor, num_sticks: int) -> Tensor:
@@ -134,9 +147,9 @@ def pyro_prme_loadings(
     objects = pyro.plate(f"{prefix}objects", whole("num_objects", num_objects), dim=-2)
     features = pyro.plate(f"{prefix}features", num_atoms, dim=-1)
     with features:
-        ell = pyro.sample(f"{prefix}ell", dist.Normal(torch.zeros(dim_ell), 1.0).to_event(1))
+        ell = pyro.sample(f"{prefix}ell", dist.Normal(torch.zeros(whole("dim_ell", dim_ell)), 1.0).to_event(1))
     with objects:
-        h = pyro.sample(f"{prefix}h", dist.Normal(torch.zeros(dim_h), 1.0).to_event(1))
+        h = pyro.sample(f"{prefix}h", dist.Normal(torch.zeros(whole("dim_h", dim_h)), 1.0).to_event(1))
     mean, variance = decoder(h.squeeze(-2), ell.squeeze(-3) if ell.dim() > 2 else ell)
     with objects, features:
         if torch.any(variance > 0):
@@ -147,7 +160,7 @@ def pyro_prme_loadings(
         return pyro.sample(f"{prefix}Z", dist.Gamma(shape, torch.exp(-f)))
 
 
-def pyro_indian_buffet(prefix: str, num_objects: int, mass: float, num_atoms: int) -> Tensor:
+def pyro_indian_buffet(prefix: str, num_objects: int, mass: float | Tensor, num_atoms: int) -> Tensor:
     r"""The Indian buffet as a PRME: Bernoulli loadings of probability :math:`T^{-1}(\vartheta_k) = e^{-\vartheta_k/M}`.
 
     Sites: those of `pyro_random_measure`, and ``Z`` (N, K) on plates ``objects`` (dim -2) and ``features`` (dim -1).
@@ -156,13 +169,13 @@ def pyro_indian_buffet(prefix: str, num_objects: int, mass: float, num_atoms: in
     Args:
         prefix: Prefix of the site names.
         num_objects: Number of objects N.
-        mass: Expected dishes M of an object.
+        mass: Expected dishes M of an object, which may be a site of the model.
         num_atoms: Truncation K.
 
     Returns:
         Z (N, K) in {0, 1}.
     """
-    weight, _ = pyro_random_measure(prefix, BetaLevy(positive("mass", mass)), num_atoms)
+    weight, _ = pyro_random_measure(prefix, BetaLevy(1.0), num_atoms, mass)
     with (
         pyro.plate(f"{prefix}objects", whole("num_objects", num_objects), dim=-2),
         pyro.plate(f"{prefix}features", num_atoms, dim=-1),

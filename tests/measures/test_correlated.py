@@ -76,6 +76,14 @@ def test_batches():
         (lambda: correlated_measure("normal", 3, 3, GammaLevy(1.0)), "kind must be one of"),
         (lambda: correlated_measure("binary", 3, 3, GammaLevy(1.0)), "weights below 1"),
         (lambda: correlated_measure("gamma", 0, 3, GammaLevy(1.0)), "num_objects"),
+        (
+            lambda: correlated_measure("gamma", 3, 3, GammaLevy(1.0), kernel=lambda a, b: np.eye(2)),
+            "kernel must return",
+        ),
+        (
+            lambda: correlated_measure("gamma", 3, 3, GammaLevy(1.0), kernel=lambda a, b: -np.eye(3)),
+            "positive definite",
+        ),
         (lambda: squared_exponential(length=0.0), "length"),
     ],
 )

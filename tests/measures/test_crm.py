@@ -132,7 +132,9 @@ def test_same_seed_same_numbers_and_generators_move_on():
     [
         (lambda: completely_random_measure(GammaLevy(1.0)), "num_atoms or missing_mass"),
         (lambda: completely_random_measure(GammaLevy(1.0), num_atoms=3, missing_mass=0.1), "not both"),
-        (lambda: completely_random_measure(GammaLevy(1.0), num_atoms=2.5), "num_points"),
+        (lambda: completely_random_measure(GammaLevy(1.0), num_atoms=2.5), "num_atoms"),
+        (lambda: completely_random_measure("gamma", num_atoms=2), "levy must be"),
+        (lambda: completely_random_measure(GammaLevy(1.0), missing_mass="x"), "missing mass"),
         (lambda: completely_random_measure(GammaLevy(1.0), num_atoms=2, width=0.0), "width"),
         (lambda: completely_random_measure(GammaLevy(1.0), num_atoms=2, num_draws=0), "num_draws"),
         (lambda: completely_random_measure(GammaLevy(1.0), missing_mass=1.5), "missing mass"),
@@ -143,7 +145,12 @@ def test_same_seed_same_numbers_and_generators_move_on():
         (lambda: stick_breaking(-1.0, 5), "alpha"),
         (lambda: stick_breaking(1.0, 0), "num_sticks"),
         (lambda: stick_breaking(1.0, 5, discount=1.0), "discount"),
+        (lambda: stick_breaking(1.0, 5, discount="x"), "discount"),
+        (lambda: stick_breaking(True, 5), "alpha"),
         (lambda: poisson_window(1.0, -1.0), "height"),
+        (lambda: poisson_window(1.0, 1e30), "a smaller one"),
+        (lambda: poisson_strip(3, seed=-1), "seed"),
+        (lambda: poisson_strip(3, seed=0, num_draws=2).plot(draw=2), "draw must be below"),
         (lambda: poisson_strip(0), "num_points"),
     ],
 )

@@ -77,6 +77,11 @@ def test_rectangles_add_up_part_by_part():
     np.testing.assert_allclose(drawn.measure_of([(0, 0.5)], [(1, 3)], parts=["gamma"]), data["gamma"])
 
 
+def test_no_interval_has_no_mass_and_a_graphon_may_ignore_a_side():
+    assert prme(3, 3, seed=0).measure_of([], [(0, 1)]) == 0
+    np.testing.assert_array_equal(*graphon(50, 2, lambda u, v: u > 0.5, seed=1).Z.values.T)
+
+
 def test_embedding_masses_are_sums_of_loadings():
     drawn = prme(8, 10, seed=9)
     inside = (drawn.tau < 0.5) & (drawn.sigma >= 0.3) & (drawn.sigma < 0.6)
@@ -122,6 +127,16 @@ def test_graphon_has_its_density():
     ("make", "words"),
     [
         (lambda: graphon(2, 2, lambda u, v: u + v + 1), "outside"),
+        (lambda: graphon(2, 2, lambda u, v: u * v * np.nan), "outside"),
+        (lambda: graphon(2, 2, lambda u, v: np.ones((3, 3))), "W must return"),
+        (lambda: kallenberg_measure(f=lambda t, rng, count: -np.ones((count, t.shape[-1]))), "f must return"),
+        (lambda: kallenberg_measure(h=lambda t: np.ones(3)), "h must return"),
+        (lambda: prme(3, 3, seed=0).measure_of([0, 1], [(0, 1)]), "disjoint pairs"),
+        (lambda: exchangeability_test(masses_of(prme(3, 3, seed=0)), ROWS, COLUMNS), "at least 4 draws"),
+        (
+            lambda: exchangeability_test(masses_of(prme(3, 3, seed=0, num_draws=4)), ROWS, COLUMNS, permutations=0),
+            "permutations",
+        ),
         (lambda: kallenberg_measure(diffuse=-1.0), "diffuse"),
         (lambda: kallenberg_measure(seed=0).measure_of([(0, 1)], [(0, 1)], ["z"]), "There is no part"),
         (lambda: kallenberg_measure(seed=0).measure_of([(0, 0.5), (0.4, 1)], [(0, 1)]), "disjoint"),

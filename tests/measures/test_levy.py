@@ -156,6 +156,7 @@ def test_expected_missing_mass_of_the_buffet(num_atoms):
         (lambda: GeneralizedGammaLevy(1.0, discount=-1e-6), "discount"),
         (lambda: StableBetaLevy(1.0, discount=float("nan")), "discount"),
         (lambda: StableBetaLevy(1.0, concentration=float("nan")), "concentration"),
+        (lambda: BetaLevy(1.0, concentration=None), "concentration"),
         (lambda: StableBetaLevy(1.0, concentration=-0.6, discount=0.5), "concentration"),
         (lambda: BetaLevy(1.0, concentration=1e7), "concentration"),
         (lambda: GammaLevy(1.0).inverse_tail([-1.0]), "negative"),

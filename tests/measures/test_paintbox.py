@@ -23,6 +23,13 @@ def test_moments_are_intersection_volumes():
     assert_mean(products, volumes)
 
 
+def test_draws_of_one_paintbox():
+    box = random_paintbox(4, alpha=4.0, seed=8)
+    drawn = box.sample(3, seed=1, num_draws=5)
+    assert drawn.Z.dims == ("draw", "object", "feature")
+    np.testing.assert_array_equal(drawn.Z.values.reshape(15, 4), box.sample(15, seed=1).Z.values)
+
+
 def test_moments_over_random_paintboxes():
     rng = np.random.default_rng(2)
     boxes = [random_paintbox(3, seed=rng) for _ in range(1500)]
@@ -87,6 +94,10 @@ def test_blocks_without_codes_are_features():
         (lambda: PartitionPaintbox(np.array([0.5])).to_features(), "dust"),
         (lambda: FeaturePaintbox((np.array([0.0, 1.0]),), np.ones((2, 3), bool)), "cells"),
         (lambda: FeaturePaintbox((np.array([0.0, 0.5]),), np.ones((2, 1), bool)), "from 0 to 1"),
+        (lambda: FeaturePaintbox(([0.0, np.nan, 1.0],), np.ones((1, 2))), "from 0 to 1"),
+        (lambda: PartitionPaintbox([np.nan, 0.2]), "sum to at most 1"),
+        (lambda: random_paintbox(3).intersection_volume([3]), "features must lie"),
+        (lambda: random_paintbox(3, seed="x"), "seed"),
         (lambda: random_paintbox(101), "at most 100"),
         (lambda: random_paintbox(3, alpha=0.0), "alpha"),
         (lambda: random_paintbox(3).sample(0), "num_objects"),

@@ -62,6 +62,37 @@ def test_random_measure_sites_and_law():
     assert stats.kstest(total.numpy(), stats.gamma(3.0).cdf).pvalue > 1e-3
 
 
+def test_mass_and_rate_may_be_sites():
+    gaps = torch.tensor([0.2, 0.5, 1.5], dtype=torch.float64)
+
+    def weight(mass, rate):
+        return poutine.condition(pyro_gamma_process, data={"gaps": gaps})("", mass, 3, rate)[0]
+
+    mass, rate = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (2.0, 3.0))
+    expected = GammaLevy(2.0, 3.0).inverse_tail(gaps.cumsum(0).numpy())
+    np.testing.assert_allclose(weight(mass, rate).detach(), expected, rtol=1e-10)
+    np.testing.assert_allclose(weight(2.0, 3.0), expected, rtol=1e-10)
+    assert torch.autograd.gradcheck(weight, (mass, rate), eps=1e-6, atol=1e-6)
+
+
+def test_programs_stand_in_plates_and_can_be_conditioned():
+    Z = dist.Gamma(2.0, 1.0).sample((2, 3, 4))
+
+    def model():
+        with pyro.plate("groups", 2, dim=-3):
+            return pyro_prme_loadings("a_", 3, 4, decoder=random_decoder(seed=1))
+
+    trace = poutine.trace(poutine.condition(model, data={"a_Z": Z})).get_trace()
+    p, f = (trace.nodes[name]["value"] for name in ("a_p", "a_f"))
+    assert p.shape == (2, 1, 4)
+    assert not torch.allclose(p[0], p[1])
+    trace.compute_log_prob()
+    torch.testing.assert_close(trace.nodes["a_Z"]["log_prob"], dist.Gamma(5.0 * p, torch.exp(-f)).log_prob(Z))
+    with pyro.plate("groups", 2, dim=-2):
+        weight, sigma = pyro_random_measure("b_", GammaLevy(1.0), 5)
+    assert weight.shape == sigma.shape == (2, 5)
+
+
 def test_sticks_sum_to_one_and_are_beta():
     sample = draws(lambda: pyro_sticks("", 2.0, 8), 1500, parallel=True)
     torch.testing.assert_close(sample["p"].sum(-1), torch.ones_like(sample["p"][..., 0]))
@@ -142,6 +173,9 @@ def test_programs_can_be_inferred_inside_a_model():
         (lambda: pyro_sticks("", 1.0, 1), "num_sticks"),
         (lambda: pyro_gamma_process("", 1.0, 0), "num_atoms"),
         (lambda: pyro_prme_loadings("", 0, 5), "num_objects"),
+        (lambda: pyro_prme_loadings("", 3, 5, dim_h=0), "dim_h"),
+        (lambda: pyro_prme_loadings("", 3, 5, decoder=linear_decoder, dim_h=1), "a linear decoder"),
+        (lambda: pyro_gamma_process("", 1.0, 3, rate=0.0), "rate"),
         (lambda: pyro_indian_buffet("", 3, -1.0, 5), "mass"),
     ],
 )
