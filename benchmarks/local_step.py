@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sklearn
 import torch
+from corpora import zipf_mandelbrot
 from scipy import sparse
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.utils.parallel import Parallel
@@ -54,14 +55,14 @@ class Case(NamedTuple):
 def make_case(documents: int, tokens: int, topics: int, seed: int = 0) -> Case:
     """Documents of Poisson length with words from a Zipf-Mandelbrot law, and topics that sharpen it."""
     rng = np.random.default_rng(seed)
-    law = 1 / (np.arange(VOCABULARY) + 2.7)
+    law = zipf_mandelbrot(VOCABULARY, offset=1.7)
     lengths = rng.poisson(tokens, documents)
-    draws = rng.choice(VOCABULARY, lengths.sum(), p=law / law.sum())
+    draws = rng.choice(VOCABULARY, lengths.sum(), p=law)
     row = np.repeat(np.arange(documents), lengths)
     all_words = sparse.csr_matrix((np.ones(len(draws), np.float32), (row, draws)), (documents, VOCABULARY))
     counts = all_words[:, np.unique(draws)]
     counts.sum_duplicates()
-    used = law[np.unique(draws)] / law.sum()
+    used = law[np.unique(draws)]
     gamma = torch.as_tensor(0.2 + rng.gamma(0.1, 10 * len(draws) / topics * used[:, None], (len(used), topics)))
     elog_theta = torch.digamma(gamma) - torch.digamma(gamma.sum(0))
     prior = torch.as_tensor(5 * rng.dirichlet(np.ones(topics)))

@@ -93,6 +93,12 @@ def peers(result: Row, script: Row) -> str:
     return str(script["report"].text(result)) + "\n"
 
 
+def tables(result: Row, script: Row) -> str:
+    """The tables and bars that the script itself prints, and how they were measured."""
+    facts = {key: value for key, value in result.items() if not isinstance(value, list)}
+    return f"{script['text'](result)}\n\n{_circumstances(facts)}"
+
+
 def _circumstances(result: Row) -> str:
     facts = {key: value for key, value in result.items() if isinstance(value, int | float | str | dict)}
     line = "; ".join(f"{key.replace('_', ' ')} {shown(value)}" for key, value in facts.items())
@@ -105,7 +111,8 @@ KNOWN: dict[str, tuple[str, Callable[[Any, Row], str]]] = {
     "peers_nyt": ("Against other topic models: New York Times", peers),
     "peers_20news": ("Against other topic models: 20 Newsgroups", peers),
     "local_step": ("The local step", local_steps),
-    "training_step": ("The training step", anything),
+    "training_step": ("The training step", tables),
+    "scaling": ("Growth of time and memory", tables),
     "architecture": ("Depth and width of the networks", depth_and_width),
     "online": ("Online learning", online),
     "choices": ("What the defaults were chosen by", printed),
