@@ -26,7 +26,9 @@ def test_dishes_of_a_customer_are_poisson_and_the_total_is_alpha_harmonic(sample
     dishes = drawn.row_sums().values
     for n in (0, N - 1):
         assert poisson_p_value(dishes[:, n], ALPHA) > 1e-3
+    assert_mean(dishes.mean(1), ALPHA)
     total = drawn.features_used().values[:, -1]
+    assert_mean(total, ALPHA * HARMONIC)
     assert poisson_p_value(total, ALPHA * HARMONIC) > 1e-3
 
 

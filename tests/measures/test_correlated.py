@@ -45,10 +45,20 @@ def test_binary_given_the_process():
     Z, F, w = drawn.Z.values, drawn.data["F"].values, drawn.data["weight"].values
     probability = expit(logit(w) + F)
     assert_mean(Z - probability, 0.0)
+    assert_mean((Z - probability) * F, 0.0)
     assert_mean(
         (Z[:, 0] - Z[:, 0].mean()) * (Z[:, 1] - Z[:, 1].mean()), np.cov(probability[:, 0], probability[:, 1])[0, 1]
     )
     assert set(np.unique(Z)) == {0, 1}
+
+
+def test_kernel_and_positions():
+    a, b = np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([[3.0, 0.0]])
+    expected = 2.0 * np.exp([[-9 / 50], [-16 / 50]])
+    np.testing.assert_allclose(squared_exponential(2.0, 5.0)(a, b), expected)
+    ell = correlated_measure("gamma", 1, 4, GammaLevy(1.0), dim=3, seed=6, num_draws=2000).data["ell"].values
+    assert ell.shape == (2000, 4, 3)
+    assert_mean(ell**2, 1.0)
 
 
 def test_process_has_the_kernel():

@@ -93,6 +93,14 @@ def test_mass_threshold_keeps_a_poisson_number_above_the_level():
     count = (weight > 0).sum(-1)
     assert_mean(count, levy.tail(level))
     assert_variance(count, levy.tail(level))
+    assert np.all(crm.missing == 0.05)
+    assert_mean(crm.total().values, 5.0 - 0.05)
+
+
+def test_labels_fill_the_width():
+    for truncation in ({"num_atoms": 2000}, {"missing_mass": 1e-6}):
+        crm = completely_random_measure(GammaLevy(150.0), width=3.0, seed=13, **truncation)
+        assert stats.kstest(crm.sigma.values / 3.0, "uniform").pvalue > 1e-3
 
 
 def test_stick_lengths_are_beta():

@@ -47,6 +47,8 @@ def test_the_test_sees_ordered_columns_and_ordered_rows():
     assert exchangeability_test(masses_of(type(drawn)(ordered)), [0, 1, 2], COLUMNS, seed=0).p_value <= LEVEL
     loud = drawn.data.assign(beta=drawn.data["beta"] + 0.3 * drawn.data["tau"])
     assert exchangeability_test(masses_of(type(drawn)(loud)), ROWS, [0, 1, 2], seed=0).p_value <= LEVEL
+    louder = drawn.data.assign(beta=drawn.data["beta"] + 9.0 * drawn.data["tau"])  # the data's own order counts as one
+    assert exchangeability_test(masses_of(type(drawn)(louder)), ROWS, [0, 1, 2], seed=0).p_value == 1 / 500
 
 
 def test_the_test_keeps_its_level():

@@ -33,6 +33,14 @@ def test_row_sums_of_a_prme_settle_and_those_of_a_graphon_do_not():
     assert float(growth.data.sel(construction="graphon, mean 0.5")[-1]) == pytest.approx(50_000, rel=0.01)
 
 
+def test_graphons_have_the_means_they_are_named_by():
+    growth = empty_matrix_experiment((10, 1000), num_objects=400, graphon_means=(0.5, 0.2, 0.02), seed=2)
+    for mean in (0.5, 0.2, 0.02):  # a mean over 400 rows of 4 w u K / 2: standard deviation 3%
+        assert float(growth.data.sel(construction=f"graphon, mean {mean:g}")[-1]) == pytest.approx(
+            1000 * mean, rel=0.13
+        )
+
+
 def test_expected_row_sum_of_a_prme_does_not_depend_on_the_truncation():
     means = []
     for num_atoms in (100, 1000):

@@ -36,15 +36,15 @@ def test_hdp_row_sums_are_gamma_and_rows_share_features():
 
 
 def test_hierarchical_gamma_process_given_the_upper_one():
-    drawn = hierarchical_gamma_process(2, 80, mass=2.0, seed=1, num_draws=4000)
+    drawn = hierarchical_gamma_process(2, 80, mass=2.0, beta=3.0, seed=1, num_draws=4000)
     upper = drawn.data["p"].values.sum(-1)
     lower = drawn.row_sums().values
     assert stats.kstest(upper, stats.gamma(2.0).cdf).pvalue > 1e-3
-    uniform = stats.gamma.cdf(lower[:, 0], upper)
+    uniform = stats.gamma.cdf(lower[:, 0], 3.0 * upper)
     assert stats.kstest(uniform, "uniform").pvalue > 1e-3
-    assert stats.pearsonr(lower[:, 0], lower[:, 1]).statistic == pytest.approx(
-        0.5, abs=0.08
-    )  # var M over var M + mean M
+    # cov = 9 var(upper) = 18, var = 18 + mean of 3 upper = 24
+    assert_mean((lower[:, 0] - 6.0) * (lower[:, 1] - 6.0), 18.0)
+    assert_mean((lower[:, 0] - 6.0) ** 2, 24.0)
 
 
 def test_diln_has_a_linear_kernel():
@@ -70,6 +70,16 @@ def test_prme_loadings_have_their_expectation_and_correlate_through_h():
     assert_mean((Z[:, k] - Z[:, k].mean()) * (Z[:, j] - Z[:, j].mean()), np.cov(expected[:, k], expected[:, j])[0, 1])
 
 
+def test_positions_and_labels_have_their_scales():
+    drawn = diln(1, 5000, h_scale=1.0, ell_scale=0.5, seed=15)
+    assert_mean(drawn.data["ell"].values ** 2, 0.25)
+    assert stats.kstest(drawn.sigma.values, "uniform").pvalue > 1e-3
+    wide = prme(2, 3000, width=4.0, seed=16)
+    assert stats.kstest(wide.sigma.values / 4.0, "uniform").pvalue > 1e-3
+    path = drifting_prme(4, 2, h_scale=0.5, seed=17, num_draws=4000).data["h"].values
+    assert_mean(path**2, 0.25, errors=4.5)
+
+
 def test_decoder_is_bounded_and_the_bound_holds():
     decoder = random_decoder(mean_bound=1.5, variance_bound=0.4, seed=4)
     rng = np.random.default_rng(5)
@@ -90,6 +100,8 @@ def test_missing_mass_bounds_the_rows_that_truncation_leaves_out():
     bound = decoder.bound * base.mean_below(drawn.data["p"].isel(feature=K - 1).values)
     assert lost.mean() + 4 * lost.std() / np.sqrt(60) < bound.mean()
     assert np.all(drawn.data["missing"].values < bound)
+    twice = prme(2, 50, beta=2.0, base=base, seed=8, num_draws=3)
+    np.testing.assert_allclose(twice.data["missing"], 2 * base.mean_below(twice.data["p"].isel(feature=-1)))
 
 
 def test_stationary_path_has_its_covariance():

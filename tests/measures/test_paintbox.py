@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from pyro_prme.measures import FeaturePaintbox, PartitionPaintbox, random_paintbox, stick_breaking
 
@@ -39,6 +40,21 @@ def test_moments_over_random_paintboxes():
         assert_mean(hit[:, list(s)].prod(1) - volume, 0.0)
     # vol(S_k) is a product of Beta(alpha, 1) with alpha = 2
     assert_mean([box.volumes().values for box in boxes], (2 / 3) ** np.arange(1, 4))
+
+
+def test_sides_and_places_of_a_random_paintbox():
+    alpha, rng = 2.0, np.random.default_rng(9)
+    ratios, places = [], []
+    for _ in range(400):
+        box = random_paintbox(30, alpha=alpha, seed=rng)
+        volumes = box.volumes().values
+        ratios.append(np.log(volumes[1:] / volumes[:-1]))
+        for axis, edges in enumerate(box.edges):
+            cells = np.flatnonzero(box.paint[3].any(1 - axis))
+            low, high = edges[cells[0]], edges[cells[-1] + 1]
+            places.append(low / (1 - (high - low)))
+    assert_mean(-np.concatenate(ratios), 1 / alpha)  # a Beta(alpha, 1) is the exponential of minus an exponential
+    assert stats.kstest(places, "uniform").pvalue > 1e-3
 
 
 @given(seed=st.integers(0, 10_000), num_features=st.integers(1, 6))

@@ -6,9 +6,9 @@ import pyro.distributions as dist
 import pytest
 import torch
 from pyro import poutine
-from pyro.infer import SVI, Predictive, Trace_ELBO
+from pyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
 from pyro.infer.autoguide import AutoNormal
-from scipy import stats
+from scipy import special, stats
 
 from pyro_prme.measures import (
     BetaLevy,
@@ -58,7 +58,9 @@ def test_random_measure_sites_and_law():
     weight = trace.nodes["g_weight"]["value"]
     assert weight.shape == (50,)
     assert torch.all(weight[1:] <= weight[:-1])
-    total = draws(lambda: pyro_gamma_process("g_", 3.0, 50), 1500, parallel=True)["g_weight"].sum(-1).flatten()
+    sample = draws(lambda: pyro_gamma_process("g_", 3.0, 50), 1500, parallel=True)
+    assert stats.kstest(sample["g_sigma"].flatten().numpy(), "uniform").pvalue > 1e-3
+    total = sample["g_weight"].sum(-1).flatten()
     assert stats.kstest(total.numpy(), stats.gamma(3.0).cdf).pvalue > 1e-3
 
 
@@ -97,6 +99,7 @@ def test_sticks_sum_to_one_and_are_beta():
     sample = draws(lambda: pyro_sticks("", 2.0, 8), 1500, parallel=True)
     torch.testing.assert_close(sample["p"].sum(-1), torch.ones_like(sample["p"][..., 0]))
     assert stats.kstest(sample["p"][..., 0].flatten().numpy(), stats.beta(1, 2.0).cdf).pvalue > 1e-3
+    assert_mean(-torch.log1p(-sample["V"]).flatten().numpy(), 1 / 2.0)  # exponential with rate alpha
 
 
 @pytest.mark.parametrize("parallel", [False, True])
@@ -115,6 +118,9 @@ def test_prme_loadings_with_a_decoder(parallel):
     expected = 3.0 * sample["t_p"].reshape(400, 1, 6) * torch.exp(mean + variance / 2)
     assert_mean((sample["t_Z"] - expected).sum(-1).numpy(), 0.0)
     assert_mean((sample["t_f"] - mean).reshape(400, -1).mean(-1).numpy(), 0.0)
+    assert_mean(((sample["t_f"] - mean) ** 2 - variance).reshape(400, -1).mean(-1).numpy(), 0.0)
+    assert_mean(h.flatten().numpy() ** 2, 1.0)
+    assert_mean(ell.flatten().numpy() ** 2, 1.0)
 
 
 def test_prme_trace_matches_its_densities():
@@ -165,6 +171,26 @@ def test_programs_can_be_inferred_inside_a_model():
     total = Predictive(model, guide=guide, num_samples=200)()["g_weight"].sum(-1).mean().item()
     # Gamma(1, 1) prior, 22 counts in 4: the exact posterior is Gamma(23, 5), mean 4.6
     assert total == pytest.approx(4.6, abs=0.8)
+
+
+@pytest.mark.slow
+def test_mass_is_inferred_by_nuts():
+    # mass ~ Gamma(2, 1), total ~ Gamma(mass, 1), 22 counts in 4: the total integrates out
+    def model():
+        mass = pyro.sample("mass", dist.Gamma(torch.tensor(2.0), torch.tensor(1.0)))
+        weight, _ = pyro_gamma_process("g_", mass, 20)
+        with pyro.plate("data", 4):
+            pyro.sample("x", dist.Poisson(weight.sum(-1)), obs=torch.tensor([5.0, 6.0, 7.0, 4.0]))
+
+    mcmc = MCMC(NUTS(model, max_tree_depth=6), num_samples=400, warmup_steps=150, disable_progbar=True)
+    mcmc.run()
+    sample = mcmc.get_samples()["mass"].numpy()
+    a = np.linspace(1e-3, 40, 20_001)
+    density = a * np.exp(special.gammaln(a + 22) - special.gammaln(a) - a * (1 + np.log(5)) - 60)
+    exact = (a * density).sum() / density.sum()
+    error = sample.std() / np.sqrt(mcmc.diagnostics()["mass"]["n_eff"].item())
+    assert error < 0.2
+    assert abs(sample.mean() - exact) < 4 * error
 
 
 @pytest.mark.parametrize(
