@@ -33,6 +33,18 @@ def test_row_sums_of_a_prme_settle_and_those_of_a_graphon_do_not():
     assert float(growth.data.sel(construction="graphon, mean 0.5")[-1]) == pytest.approx(50_000, rel=0.01)
 
 
+def test_the_truncation_layer_bounds_what_further_columns_add():
+    decoder, base = random_decoder(seed=8), GeneralizedGammaLevy(1.0, discount=0.5)
+    drawn = prme(5, 100_000, beta=1.0, base=base, decoder=decoder, seed=9)
+    expected, p = drawn.data["expected"].values, drawn.data["p"].values
+    assert drawn.data["missing"] < 1e-4  # so the sums below are those of all columns, but for that
+    for K in (100, 1_000, 10_000):
+        added, least = expected[:, K:].sum(1), np.exp(-decoder.mean_bound) * p[K:].sum()
+        assert np.all((added > least) & (added < decoder.bound * p[K:].sum()))
+        beyond = p[K:].sum() + drawn.data["missing"].item()  # its relative standard deviation is about 1 / sqrt(K)
+        assert beyond == pytest.approx(base.expected_missing_mass(K), rel=5 / np.sqrt(K))
+
+
 def test_graphons_have_the_means_they_are_named_by():
     growth = empty_matrix_experiment((10, 1000), num_objects=400, graphon_means=(0.5, 0.2, 0.02), seed=2)
     for mean in (0.5, 0.2, 0.02):  # a mean over 400 rows of 4 w u K / 2: standard deviation 3%
