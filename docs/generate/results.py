@@ -96,7 +96,7 @@ def peers(result: Row, script: Row) -> str:
 def tables(result: Row, script: Row) -> str:
     """The tables and bars that the script itself prints, and how they were measured."""
     facts = {key: value for key, value in result.items() if not isinstance(value, list)}
-    return f"{script['text'](result)}\n\n{_circumstances(facts)}"
+    return f"{script['text'](result)}\n\n{_circumstances(result.get('circumstances', facts))}"
 
 
 def _circumstances(result: Row) -> str:
