@@ -113,6 +113,19 @@ def test_expected_mass_is_the_intensity():
     assert np.all(drawn.measure_of(A, B, ["g"]) == 0)
 
 
+def test_default_functions_are_fading_waves_one_an_object():
+    drawn = kallenberg_measure(2, 5, 3, width=2.0, seed=14, num_draws=4000)
+    fading = np.exp(-drawn.data["vartheta"].values) / 2
+    for part in ("f", "g"):
+        waves = drawn.data[part].values - fading[:, None]  # mean 0 given the points, since phases are uniform
+        assert np.all(np.abs(waves) <= fading[:, None] * (1 + 1e-12))
+        assert_mean(waves, 0.0, errors=4.5)
+        assert_mean(waves[:, 0] * waves[:, 1] / fading**2, 0.0)
+        assert_mean(waves[:, 0] ** 2 / fading**2, 0.5)
+    many = kallenberg_measure(1, 60, 3, width=2.0, seed=15, num_draws=2000)
+    assert_mean(many.measure_of([(0.1, 0.6)], [(0, 1), (1.5, 2)], ["g"]), 3 * 0.5 * 1.5 / 2)
+
+
 def test_the_second_part_has_one_atom_a_row():
     rho = kallenberg_measure(seed=11).data["rho"].values
     assert np.unique(rho).size == rho.size
