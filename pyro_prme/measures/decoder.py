@@ -74,7 +74,7 @@ def random_decoder(
     variance_bound: float = 0.1,
     seed: Seed = None,
 ) -> RandomDecoder:
-    """A `RandomDecoder` with normal weights.
+    """A `RandomDecoder` with normal weights, its outputs bounded by the truncation layer of the paper's section 4.1.
 
     Args:
         dim_h: Dimension of h.
@@ -96,13 +96,13 @@ def random_decoder(
 
 
 def zero_decoder(h: Any, ell: Any) -> tuple[Any, Any]:
-    """f = 0: the hierarchical Dirichlet process."""
+    """f = 0: the hierarchical Dirichlet process (paper, section 3.2); h and ell may differ in dimension."""
     zero = 0 * (h[..., :, None, 0] + ell[..., None, :, 0])  # (..., N, K)
     return zero, zero
 
 
 def linear_decoder(h: Any, ell: Any) -> tuple[Any, Any]:
-    r"""The linear kernel of DILN: :math:`\mu_f = h^\top \ell`, without noise; not bounded."""
+    r"""The linear kernel of DILN (paper, appendix): :math:`\mu_f = h^\top \ell`, without noise; not bounded."""
     if h.shape[-1] != ell.shape[-1]:
         raise ValueError(f"h has {h.shape[-1]} dimensions but ell {ell.shape[-1]}; a linear decoder needs as many.")
     product = h @ ell.mT if isinstance(h, torch.Tensor) else h @ np.swapaxes(ell, -1, -2)

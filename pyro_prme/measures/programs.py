@@ -48,7 +48,7 @@ class _InverseTail(torch.autograd.Function):
 
 
 def inverse_tail(u: Tensor, levy: Levy) -> Tensor:
-    r"""Differentiable :math:`T^{-1}(u)`, in the shape and type of ``u``; computed in double on the CPU."""
+    r"""Differentiable :math:`T^{-1}(u)` (paper, appendix), shaped and typed as ``u``; computed in double on the CPU."""
     return _InverseTail.apply(u, levy)  # type: ignore[no-untyped-call]
 
 
@@ -89,12 +89,14 @@ def _scale(name: str, value: float | Tensor) -> float | Tensor:
 def pyro_gamma_process(
     prefix: str, mass: float | Tensor, num_atoms: int, rate: float | Tensor = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """`pyro_random_measure` of a gamma process: weights (K), heaviest first, and labels (K)."""
+    r"""A gamma process (paper, section 3.2), :math:`T(x) = M E_1(rx)`: weights (K), heaviest first, and labels (K)."""
     return pyro_random_measure(prefix, GammaLevy(1.0), num_atoms, mass, rate)
 
 
 def pyro_sticks(prefix: str, alpha: float | Tensor, num_sticks: int) -> Tensor:
     r"""Stick lengths of a Dirichlet process (paper, eq. topic_model_z); the last takes what is left.
+
+    .. math:: p_k = V_k \prod_{j<k} (1 - V_j), \qquad V_k \sim \mathrm{Beta}(1, \alpha)
 
     Sites: ``V`` (K - 1), Beta(1, alpha), and the deterministic ``p`` (K), which sums to one.
 
@@ -125,6 +127,9 @@ def pyro_prme_loadings(
     dim_ell: int = 2,
 ) -> Tensor:
     r"""Loadings of a PRME with gamma loadings (paper, eq. topic_model_z); with the default f = 0 those of an HDP.
+
+    .. math:: Z_{nk} \sim \mathrm{Gamma}(\beta p_k,\ \mathrm{scale} = e^{f_{nk}}), \qquad
+              f_{nk} \sim N(\mu_f(h_n, \ell_k), \sigma_f^2(h_n, \ell_k))
 
     Sites: ``V`` (K - 1), ``p`` (K), ``ell`` (K | dim_ell), ``h`` (N, 1 | dim_h), ``f`` (N, K), ``Z`` (N, K), the last
     two on plates ``objects`` (dim -2) and ``features`` (dim -1). A variance of 0 everywhere makes f deterministic.
@@ -161,7 +166,9 @@ def pyro_prme_loadings(
 
 
 def pyro_indian_buffet(prefix: str, num_objects: int, mass: float | Tensor, num_atoms: int) -> Tensor:
-    r"""The Indian buffet as a PRME: Bernoulli loadings of probability :math:`T^{-1}(\vartheta_k) = e^{-\vartheta_k/M}`.
+    r"""The Indian buffet as a PRME (paper, appendix "IBP and extensions").
+
+    .. math:: Z_{nk} \sim \mathrm{Bernoulli}(T^{-1}(\vartheta_k)), \qquad T^{-1}(\vartheta_k) = e^{-\vartheta_k/M}
 
     Sites: those of `pyro_random_measure`, and ``Z`` (N, K) on plates ``objects`` (dim -2) and ``features`` (dim -1).
     The truncation leaves out M (M / (M + 1))^K dishes of an object in expectation.
