@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
 
 def trial(options: argparse.Namespace) -> None:
     """What the child process does: one program; its result is the last line of the output."""
-    from adapters import PEERS
+    from programs import PEERS
     from trial import run
 
     name, changes = options.trial
@@ -82,9 +82,8 @@ def measured(name: str, changes: dict[str, Any], options: argparse.Namespace, ca
 
 def tune(options: argparse.Namespace, cache: str) -> None:
     """Prints and stores what each tried setting reaches on documents cut from train."""
-    from adapters import PEERS
+    from programs import PEERS
 
-    stored = json.loads(TUNING.read_text()) if TUNING.exists() else []
     for changes in ({}, *PEERS[options.tune].tried):
         result = measured(options.tune, changes, options, cache)
         best = min(result["curve"], key=lambda point: point["perplexity"])
@@ -93,6 +92,7 @@ def tune(options: argparse.Namespace, cache: str) -> None:
         print(json.dumps(row), flush=True)
         if not options.no_save:
             same = ("peer", "corpus", "settings", "budget", "threads")
+            stored = json.loads(TUNING.read_text()) if TUNING.exists() else []
             stored = [old for old in stored if any(old[key] != row[key] for key in same)] + [row]
             TUNING.write_text(json.dumps(stored, indent=1) + "\n")
 
@@ -109,7 +109,7 @@ def main() -> None:
         stored = json.loads(path.read_text()) if path.exists() else {"corpus": options.corpus, "peers": {}}
         if options.no_save and not options.report:
             stored["peers"] = {}
-        from adapters import OURS, PEERS
+        from programs import OURS, PEERS
 
         for name in [] if options.report else options.only or PEERS:
             result = measured(name, {}, options, cache)

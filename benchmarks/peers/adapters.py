@@ -8,8 +8,7 @@ own topics, and its own proportions of the observed words.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -212,88 +211,3 @@ def ours(counts: Counts, clock: Clock, threads: int, seed: int, num_topics: int 
     while True:
         trainer.epoch()
         clock.tick(predict, len(trainer.history))
-
-
-class Peer(NamedTuple):
-    """A row of the table.
-
-    Args:
-        label: in tables and figures.
-        train: its adapter.
-        settings: those that did best on validation documents.
-        tried: changes of them that were tried there.
-    """
-
-    label: str
-    train: Callable[..., None]
-    settings: dict[str, Any]
-    tried: tuple[dict[str, Any], ...] = ()
-
-
-PEERS = {
-    "sklearn-batch": Peer(
-        "scikit-learn LDA, batch",
-        sklearn_lda,
-        {"n_components": 100, "learning_method": "batch", "doc_topic_prior": 0.05, "topic_word_prior": 0.2},
-        ({"doc_topic_prior": 0.1}, {"doc_topic_prior": 0.02}, {"topic_word_prior": 0.1}, {"topic_word_prior": 0.05}),
-    ),
-    "sklearn-online": Peer(
-        "scikit-learn LDA, online",
-        sklearn_lda,
-        {
-            "n_components": 100,
-            "learning_method": "online",
-            "doc_topic_prior": 0.05,
-            "topic_word_prior": 0.2,
-            "batch_size": 500,
-        },
-        ({"batch_size": 128}, {"learning_decay": 0.55}, {"topic_word_prior": 0.1}, {"learning_offset": 50.0}),
-    ),
-    "gensim-lda": Peer(
-        "gensim LdaMulticore",
-        gensim_lda,
-        {"alpha": "asymmetric", "eta": 0.1, "chunksize": 500},
-        ({"eta": 0.2}, {"eta": "auto"}, {"alpha": "symmetric"}, {"chunksize": 1000}, {"decay": 0.7}, {"batch": True}),
-    ),
-    "gensim-hdp": Peer(
-        "gensim HdpModel",
-        gensim_hdp,
-        {"T": 150, "K": 15, "eta": 0.1},
-        ({"eta": 0.01}, {"kappa": 0.6}, {"K": 30}, {"tau": 1.0, "kappa": 0.6}, {"eta": 0.5}, {"T": 100}),
-    ),
-    "tomotopy-lda": Peer(
-        "tomotopy LDA",
-        tomotopy_gibbs,
-        {"model": "LDAModel", "k": 100, "alpha": 0.1, "eta": 0.05},
-        ({"alpha": 0.02}, {"alpha": 0.5}, {"eta": 0.01}, {"eta": 0.1}),
-    ),
-    "tomotopy-hdp": Peer(
-        "tomotopy HDP",
-        tomotopy_gibbs,
-        {"model": "HDPModel", "initial_k": 100, "alpha": 0.1, "gamma": 0.1, "eta": 0.05},
-        ({"eta": 0.01}, {"eta": 0.1}, {"gamma": 1.0, "alpha": 1.0}, {"initial_k": 20}),
-    ),
-    "tomotopy-ct": Peer(
-        "tomotopy CT",
-        tomotopy_gibbs,
-        {"model": "CTModel", "k": 100, "smoothing_alpha": 0.1, "eta": 0.05, "sweeps": 2},
-        ({"eta": 0.01}, {"eta": 0.1}, {"smoothing_alpha": 0.02}, {"smoothing_alpha": 0.5}),
-    ),
-    "pyro-prodlda": Peer(
-        "Pyro ProdLDA",
-        prod_lda,
-        {"batch_size": 64, "learning_rate": 1e-3, "hidden": 100, "dropout": 0.2},
-        ({"batch_size": 200}, {"learning_rate": 5e-3}, {"hidden": 200}, {"dropout": 0.5}),
-    ),
-    "hdp": Peer("ours, HDP", ours, {"model": "hdp"}),
-    "prme": Peer("ours, PRME", ours, {"model": "prme"}),
-    "diln": Peer("ours, DILN", ours, {"model": "diln"}),
-    "best": Peer(
-        "ours, PRME, K = 200, beta = 2",
-        ours,
-        {"model": "prme", "num_topics": 200, "beta": 2.0},
-        (),
-    ),
-}
-
-OURS = ("hdp", "prme", "diln", "best")
