@@ -112,15 +112,16 @@ class Levy(ABC):
 
         .. math:: \mathbb{E} \int_0^{T^{-1}(\vartheta_K)} s\,\nu(ds), \qquad \vartheta_K \sim \mathrm{Gamma}(K, 1),
 
-        by Gauss-Legendre quadrature over the range of the last point.
+        by Gauss-Legendre quadrature in the cube root of the last point's distance from the least it may be.
         """
         whole("num_atoms", num_atoms)
         spread = np.sqrt(num_atoms)
         low, high = max(0.0, num_atoms - 40 * spread), num_atoms + 12 * spread + 30
         x, w = np.polynomial.legendre.leggauss(nodes)
-        points = low + (high - low) * (x + 1) / 2
+        root = (x + 1) / 2
+        points, steps = low + (high - low) * root**3, (high - low) * 1.5 * root**2
         density = np.exp(special.xlogy(num_atoms - 1, points) - points - special.gammaln(num_atoms))
-        return float((high - low) / 2 * np.sum(w * density * self.mean_below(self.inverse_tail(points))))
+        return float(np.sum(w * steps * density * self.mean_below(self.inverse_tail(points))))
 
 
 @dataclass(frozen=True)

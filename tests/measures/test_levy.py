@@ -1,5 +1,7 @@
 """Levy tails: T and its inverse, missing mass, and T as the integral of its density."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -143,7 +145,26 @@ def test_stable_beta_round_trip_everywhere(mass, concentration, discount, fracti
 @pytest.mark.parametrize("num_atoms", [1, 5, 60, 2000])
 def test_expected_missing_mass_of_the_buffet(num_atoms):
     # mean_below(T^-1(u)) = M exp(-u / M), and E exp(-s theta_K) = (1 + s)^-K
-    np.testing.assert_allclose(BetaLevy(3.0).expected_missing_mass(num_atoms), 3 * 0.75**num_atoms, rtol=1e-6)
+    np.testing.assert_allclose(BetaLevy(3.0).expected_missing_mass(num_atoms), 3 * 0.75**num_atoms, rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "levy",
+    [GammaLevy(0.05), GammaLevy(50.0), GeneralizedGammaLevy(0.01, 0.3, 100.0), StableBetaLevy(0.1, 2.5, 0.5)],
+    ids=repr,
+)
+@pytest.mark.parametrize("num_atoms", [1, 2, 10])
+def test_expected_missing_mass_over_the_last_weight(levy, num_atoms):
+    # the last weight x has density nu(x) T(x)^(K - 1) exp(-T(x)) / (K - 1)!
+    def term(z):
+        x, tail = np.exp(z), levy.tail(np.exp(z))
+        density = x * levy.density(x) * np.exp(special.xlogy(num_atoms - 1, tail) - tail)
+        return levy.mean_below(x) * density / special.factorial(num_atoms - 1)
+
+    top = 0.0 if levy.upper == 1 else np.log(100 / levy.rate)
+    cuts = np.linspace(top - 200, top, 200)
+    expected = sum(integrate.fixed_quad(term, low, high, n=30)[0] for low, high in pairwise(cuts))
+    np.testing.assert_allclose(levy.expected_missing_mass(num_atoms), expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize(
