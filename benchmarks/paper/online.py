@@ -1,4 +1,4 @@
-"""Online learning on arxiv, 147,000 abstracts (paper, Figure 6): perplexity by documents seen, times, usage.
+"""Online learning on arxiv, 147,000 abstracts (paper, Figure 5): perplexity by documents seen, times, usage.
 
     python benchmarks/paper/online.py
 

@@ -95,7 +95,7 @@ class KallenbergMeasure:
         return sum((terms[part]() for part in parts), zero)
 
     def plot(self, ax: Axes | None = None, draw: int = 0, parts: Sequence[str] = PARTS) -> Axes:
-        """One draw as in the paper's Figures 2 and 7: discs f, squares g, lines h and beta, a tint for gamma.
+        """One draw as in the paper's Figures 2 and 6: discs f, squares g, lines h and beta, a tint for gamma.
 
         Areas of discs and squares are their masses, widths of lines their masses by length.
         """
@@ -129,7 +129,7 @@ class KallenbergMeasure:
         return ax
 
     def plot_parts(self, axes: np.ndarray | None = None, draw: int = 0) -> np.ndarray:
-        """The decoupling of Figure 7, one panel a part; returns the four axes."""
+        """The decoupling of Figure 6, one panel a part; returns the four axes."""
         if axes is None:
             import matplotlib.pyplot as plt
 

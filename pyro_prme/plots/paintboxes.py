@@ -1,4 +1,4 @@
-"""Topic paintboxes (paper, Figure 5); open this to see which documents light up a topic, and which topics overlap."""
+"""Topic paintboxes (paper, Figure 4); open this to see which documents light up a topic, and which topics overlap."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plot_paintboxes(
     scale: str = "relative",
     resolution: int = 80,
 ) -> np.ndarray:
-    r"""Topic paintboxes with documents in them, as the paper's Figure 5.
+    r"""Topic paintboxes with documents in them, as the paper's Figure 4.
 
     The embeddings' mean is m_h, their two leading right singular directions are h_1 and h_2, with singular values s_1
     and s_2. Each box is one topic, and the colour of its pixel (x, y) is its mean loading there: with f in the scale

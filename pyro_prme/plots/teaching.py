@@ -41,7 +41,7 @@ def plot_feature_paintbox(
 
 
 def plot_strip(measure: Any, *, draw: int = 0, ax: Axes | None = None) -> Axes:
-    """A random measure on the strip, as the paper's Figures 2 and 7.
+    """A random measure on the strip, as the paper's Figures 2 and 6.
 
     Args:
         measure: what a sampler of `pyro_prme.measures` returned: an Embedding, Points, a RandomMeasure or a

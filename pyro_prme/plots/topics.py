@@ -26,7 +26,7 @@ def plot_usage(
     log: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Ranked topic usage, as the paper's Figure 6(d): the share of all tokens that each topic explains, largest first.
+    """Ranked topic usage, as the paper's Figure 5(d): the share of all tokens that each topic explains, largest first.
 
     The legend says how many topics hold 99% of the tokens. Call it again with the same axes to compare models.
 
