@@ -15,7 +15,7 @@ from corpora import natural_corpus
 from pyro import distributions as dist
 from pyro.distributions import constraints
 from pyro.distributions.torch_distribution import TorchDistribution
-from pyro.infer import Trace_ELBO, TraceEnum_ELBO, config_enumerate
+from pyro.infer import Trace_ELBO, TraceEnum_ELBO, TraceMeanField_ELBO, config_enumerate
 from pyro.nn import PyroModule, PyroParam
 from torch import Tensor, nn
 
@@ -118,11 +118,14 @@ def generic_objective(name: str, model: prme.PRME, guide: nn.Module) -> nn.Modul
 
 @torch.no_grad()
 def summed_bound(model: prme.PRME, guide: MeanField, batch: prme.Batch, particles: int = 10) -> float:
-    """The ELBO with C summed out, by draws of Z and theta: the one bound that every state here is scored with."""
-    other = summed_out(type(model))(
-        *(model.num_topics, model.vocab_size, model.num_documents), decoder=model.decoder, h_dim=model.h_dim
-    )
-    objective = generic_objective("Trace_ELBO", other, guide)
+    """The ELBO with C summed out: the one bound that every state here is scored with.
+
+    The words' likelihood is by draws of Z and theta; the divergences of q from p are exact. By draws they would not be
+    right in float32, where a Gamma variable of small shape underflows, and a fit can come to exploit that.
+    """
+    size = model.num_topics, model.vocab_size, model.num_documents
+    other = summed_out(type(model))(*size, decoder=model.decoder)
+    objective = TraceMeanField_ELBO()(other, guide)
     return -float(torch.stack([objective(batch) for _ in range(particles)]).mean())
 
 
@@ -237,8 +240,9 @@ def our_fit(kind: str, sizes: Sizes, budget: float, target: float) -> dict[str, 
         began = time.perf_counter()
         pair.trainer.epoch()
         seconds += time.perf_counter() - began
-        bound = summed_bound(pair.model, MeanField(pair.model, pair.guide, pair.tokens), pair.tokens)
-        curve.append({"seconds": seconds, "bound": bound})
+        if not curve or seconds > 1.05 * curve[-1]["seconds"] or seconds >= budget:
+            bound = summed_bound(pair.model, MeanField(pair.model, pair.guide, pair.tokens), pair.tokens)
+            curve.append({"seconds": seconds, "bound": bound})
     return {"model": kind, "milliseconds": times, "curve": curve}
 
 

@@ -195,10 +195,9 @@ def bars(result: dict[str, Any]) -> list[Bar]:
         what = f"{label}: memory beyond the corpus below N x K numbers ({row_of_topics:.1f} bytes an entry)"
         out.append((what, text, beyond < row_of_topics))
         entry = bytes_per_entry(rows, "tokens", model)
-        table = 4 * topics * BATCH / Size().documents
         text = f"{entry.value:.1f} ± {entry.error:.1f} bytes an entry as documents get longer"
-        what = f"{label}: no batch entries x K table ({table:.0f} bytes an entry of the corpus)"
-        out.append((what, text, entry.value - 8 < table))
+        what = f"{label}: memory beyond the corpus below entries x K numbers ({4 * topics} bytes an entry)"
+        out.append((what, text, entry.value - 8 < 4 * topics))
     return out
 
 
@@ -246,20 +245,24 @@ def figure(result: dict[str, Any], path: Path) -> None:
             below.plot(x, [row["peak_mib"] for row in here], "o-", label=label, **look)
         name = {"tokens": "distinct words of a document", "words": "vocabulary"}.get(axis, axis)
         if axis == "words":
+            y = [1e6 * row["natural"] / BATCH for row in here]
+            above.plot(x, y, ".-.", color="0.4", label="natural step alone")
             y = [1e6 * w * Size().topics * TRAFFIC / result["triad_bytes_per_second"] / BATCH for w in x]
-            above.plot(x, y, ":", color="0.4", label="traffic of the natural step")
-        if axis in ("documents", "tokens"):
-            y = [row["start_mib"] + row["corpus_mib"] for row in here]
-            below.plot(x, y, ":", color="0.4", label="start + corpus")
+            above.plot(x, y, ":", color="0.4", label="its traffic at the bandwidth of memory")
         for ax in (above, below):
-            ax.set(xscale="log", yscale="log", xlabel=name)
-            ax.set_xticks(x, [f"{v:,.0f}" for v in x])
+            ax.set(xscale="log", xlabel=name)
+            ax.set_xticks(x, [f"{v / 1000:g}k" if v >= 1000 else f"{v:.0f}" for v in x])
             ax.set_xticks([], minor=True)
             ax.grid(alpha=0.25, which="both")
-            ax.legend(fontsize=8, frameon=False)
             ax.spines[["top", "right"]].set_visible(False)
+        above.set_yscale("log")
         low, high = above.get_ylim()
-        above.set_ylim(low, 3 * high)
+        above.set_ylim(low, high * (high / low) ** (0.8 if axis == "words" else 0.5))  # room for the legend
+        above.yaxis.set_major_formatter("{x:g}")
+        above.yaxis.set_minor_formatter("")
+        above.legend(fontsize=8, frameon=False, loc="upper left", title="exponents, standard errors", title_fontsize=8)
+        below.set_ylim(0, 1.25 * below.get_ylim()[1])
+        below.legend(fontsize=8, frameon=False, loc="upper left")
     axes[0, 0].set_ylabel("microseconds a document")
     axes[1, 0].set_ylabel("peak resident size, MiB")
     fig.savefig(path, dpi=90)
