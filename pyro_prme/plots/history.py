@@ -67,7 +67,7 @@ def plot_history(history: Sequence[Mapping[str, Any]], *, axes: Sequence[Axes] |
         else:
             _plot_curves(ax, epoch, records, curves[panel], panel)
         ax.set(xlabel="epoch", xlim=(epoch[0] - 0.5, epoch[-1] + 0.5))
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        ax.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
     return np.array(shown, dtype=object)
 
 
