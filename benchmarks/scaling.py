@@ -18,6 +18,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,12 +85,6 @@ def load(folder: Path, num_words: int) -> sparse.csr_matrix:
     return sparse.csr_matrix((data, indices, indptr), (len(indptr) - 1, num_words))
 
 
-def seconds(action: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    action()
-    return time.perf_counter() - began
-
-
 def make_steps(model: str, size: Size, folder: Path) -> Callable[[], dict[str, float]]:
     """A trained-a-little model; each call times a round of steps of both modes, by document, and the natural step."""
     pyro.settings.set(module_local_params=True)
@@ -117,7 +112,9 @@ def make_steps(model: str, size: Size, folder: Path) -> Callable[[], dict[str, f
     def a_round() -> dict[str, float]:
         times = {mode: per_document(mode) for mode in ("batch", "online")}
         guide.gather()
-        return times | {"natural": seconds(lambda: guide.natural_step(0.01))}
+        began = time.perf_counter()
+        guide.natural_step(0.01)
+        return times | {"natural": time.perf_counter() - began}
 
     a_round()
     return a_round
@@ -136,7 +133,7 @@ def measure(axis: str, values: tuple[int, ...], rounds: int, size: Size | None =
                 worker = Apart(make_steps, model, here, path)
                 workers.append(worker)
                 facts = {"axis": axis, "model": model, **here._asdict(), "entries": counts.nnz}
-                facts |= {"distinct": counts.nnz / here.documents, "corpus_mib": 8 * counts.nnz / 2**20}
+                facts |= {"distinct": counts.nnz / here.documents, "batch_words": words_of_a_batch(counts)}
                 rows.append(facts | {"start_mib": worker.resident_at_start})
         for _ in range(rounds):
             for row, worker in zip(rows, workers, strict=True):
@@ -145,6 +142,18 @@ def measure(axis: str, values: tuple[int, ...], rounds: int, size: Size | None =
         for row, worker in zip(rows, workers, strict=True):
             row["peak_mib"] = worker.close()
     return rows
+
+
+def words_of_a_batch(counts: sparse.csr_matrix) -> int:
+    """How many distinct words a batch has: a larger vocabulary gives it more, and each has a row of E ln theta."""
+    return len(np.unique(counts[:BATCH].indices))
+
+
+def worst_doubling(rows: list[dict[str, Any]], axis: str, model: str, mode: str) -> float:
+    """The largest growth from one size to the next, as growth a doubling."""
+    here = along(rows, axis, model)
+    pairs = [(b[horizontal(axis)] / a[horizontal(axis)], b[mode] / a[mode]) for a, b in pairwise(here)]
+    return max(time ** (np.log(2) / np.log(size)) for size, time in pairs)
 
 
 def along(rows: list[dict[str, Any]], axis: str, model: str) -> list[dict[str, Any]]:
@@ -173,16 +182,15 @@ def bars(result: dict[str, Any]) -> list[Bar]:
     """Those of flatness, linearity and memory."""
     rows, out = result["sizes"], []
     for model, label in MODELS.items():
-        found = {axis: exponents(rows, axis, model) for axis in AXES}
         for axis, mode, power, what in (
             ("documents", "online", 0, "flat in documents"),
             ("topics", "online", 1, "at most linear in topics"),
             ("tokens", "online", 1, "at most linear in distinct words"),
             ("words", "batch", 0, "flat in the vocabulary without the natural step"),
         ):
-            rise = 2 ** (found[axis][mode].value - power)
-            text = f"exponent {found[axis][mode]}, {rise:.2f} times a doubling"
-            out.append((f"{label}: {what}, within {DOUBLING - 1:.0%} a doubling", text, rise <= DOUBLING))
+            found, worst = exponents(rows, axis, model), worst_doubling(rows, axis, model, mode) / 2**power
+            text = f"exponent {found[mode]}; {worst:.2f} times that at the worst doubling"
+            out.append((f"{label}: {what}, within {DOUBLING - 1:.0%} a doubling", text, worst <= DOUBLING))
         largest = along(rows, "words", model)[-1]
         traffic = largest["words"] * largest["topics"] * TRAFFIC / result["triad_bytes_per_second"]
         ratio = largest["natural"] / traffic
@@ -207,11 +215,11 @@ def text(result: dict[str, Any]) -> str:
     for axis in AXES:
         rows = []
         for row in (row for row in result["sizes"] if row["axis"] == axis):
-            cells = [f"{row[axis]:,}", f"{row['distinct']:.0f}", f"{row['entries']:,}", MODELS[row["model"]]]
+            cells = [f"{row[axis]:,}", f"{row['distinct']:.0f}", f"{row['batch_words']:,}", MODELS[row["model"]]]
             cells += [f"{1e6 * row[mode]:.1f}" for mode in ("online", "batch")]
             rows.append([*cells, f"{1e3 * row['natural']:.2f}", f"{row['peak_mib']:.0f}"])
         rows.sort(key=lambda row: row[3])
-        columns = [axis, "distinct words", "entries", "model", "online, µs a document", "batch, µs a document"]
+        columns = [axis, "distinct words", "words of a batch", "model", "online, µs a document", "batch, µs a document"]
         parts.append(markdown([*columns, "natural step, ms", "peak, MiB"], rows))
     rows = []
     for axis in AXES:
@@ -219,8 +227,7 @@ def text(result: dict[str, Any]) -> str:
             found = exponents(result["sizes"], axis, model)
             rows.append([{"tokens": "distinct words"}.get(axis, axis), label, *map(str, found.values())])
     parts.append(markdown(["exponent in", "model", "online", "batch", "natural step"], rows))
-    start = result["sizes"][0]["start_mib"]
-    bandwidth = result["triad_bytes_per_second"] / 1e9
+    start, bandwidth = result["sizes"][0]["start_mib"], result["triad_bytes_per_second"] / 1e9
     parts.append(f"A process has {start:.0f} MiB before it begins; memory bandwidth (triad) {bandwidth:.1f} GB/s.")
     return "\n\n".join([*parts, verdicts(bars(result))])
 

@@ -166,7 +166,7 @@ def timings(power):
                 times = {mode: 1e-4 * value ** power[axis] for mode in ("online", "batch")}
                 row = {"axis": axis, "model": model, **size._asdict(), "entries": entries, "distinct": distinct}
                 row |= {"natural": 1e-12 * size.words * size.topics * scaling.TRAFFIC, **times}
-                row |= {"start_mib": 400.0, "corpus_mib": 8 * entries / 2**20, "peak_mib": 500 + 8 * entries / 2**20}
+                row |= {"start_mib": 400.0, "batch_words": 9, "peak_mib": 500 + 8 * entries / 2**20}
                 rows.append(row)
     return {"sizes": rows, "triad_bytes_per_second": 1e12}
 
@@ -175,6 +175,10 @@ def test_exponents_are_found_and_bars_judged(tmp_path):
     good = timings({"documents": 0.0, "words": 0.1, "topics": 1.0, "tokens": 0.9})
     found = scaling.exponents(good["sizes"], "tokens", "prme")
     assert found["online"].value == pytest.approx(0.9)
+    assert scaling.worst_doubling(good["sizes"], "topics", "hdp", "batch") == pytest.approx(2)
+    good["sizes"][-1]["online"] *= 1.5
+    assert scaling.worst_doubling(good["sizes"], "tokens", "prme", "online") == pytest.approx(1.5 * 2**0.9)
+    good["sizes"][-1]["online"] /= 1.5
     assert scaling.bytes_per_entry(good["sizes"], "documents", "hdp").value == pytest.approx(8)
     assert [what for what, _, met in scaling.bars(good) if not met] == []
     bad = timings({"documents": 0.15, "words": 0.2, "topics": 1.2, "tokens": 1.3})
