@@ -292,9 +292,24 @@ def test_nothing_global_stays_changed(fitted):
 # Real processes.
 
 
-def start(*args):
-    command = [sys.executable, "-c", "from pyro_prme.cli import main; main()", *map(str, args)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@pytest.fixture
+def start():
+    """Starts the command as a process that Ctrl-C stops, even where this one ignores it; ends what a test leaves."""
+    processes = []
+
+    def heed_ctrl_c():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def run(*args):
+        command = [sys.executable, "-c", "from pyro_prme.cli import main; main()", *map(str, args)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        processes.append(subprocess.Popen(command, **pipes, text=True, preexec_fn=heed_ctrl_c))
+        return processes[-1]
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.wait()
 
 
 def wait_for_epoch(process, folder, least):
@@ -306,7 +321,7 @@ def wait_for_epoch(process, folder, least):
     raise AssertionError(process.communicate())
 
 
-def test_ctrl_c_keeps_the_last_checkpoint_and_says_how_to_go_on(files):
+def test_ctrl_c_keeps_the_last_checkpoint_and_says_how_to_go_on(files, start):
     out = files / "run"
     process = start("fit", files / "train.ldac", "--topics", 4, "--epochs", 5000, "--out", out)
     wait_for_epoch(process, out, 2)
@@ -324,7 +339,7 @@ def test_ctrl_c_keeps_the_last_checkpoint_and_says_how_to_go_on(files):
 
 
 @pytest.mark.slow
-def test_kill_at_random_moments_and_resume(files):
+def test_kill_at_random_moments_and_resume(files, start):
     out, epochs, rng = files / "run", 400, random.Random(0)
     options = ["fit", files / "train.ldac", "--out", out]
     process = start(*options, "--topics", 4, "--epochs", epochs, "--batch-size", 10, "--held-out", 0.2)

@@ -29,7 +29,7 @@ def posterior_of(corpus, model="prme", num_topics=4, vocabulary=WORDS, **setting
     return prme.Posterior(program, guide, vocabulary=vocabulary)
 
 
-def same_image(ax, name, tmp_path, tolerance=12.0):
+def same_image(ax, name, tmp_path, tolerance=5.0):
     """Nothing is cut off at the figure's edge, and the figure is near the stored one.
 
     Layouts and colours must agree; fonts may be rendered a little differently.
