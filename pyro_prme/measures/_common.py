@@ -36,7 +36,7 @@ def positive(name: str, value: Any, zero: bool = False) -> float:
 
 def below_one(name: str, value: Any) -> float:
     """``value`` as a float in [0, 1), or one sentence why not."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < 1:
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < 1:
         raise ValueError(f"{name} must be in [0, 1), but it is {value!r}; pass such a number.")
     return float(value)
 

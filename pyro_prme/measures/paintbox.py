@@ -71,7 +71,7 @@ class FeaturePaintbox:
         rng = generator(seed)
         u = rng.uniform(size=(*batch_shape(num_draws), whole("num_objects", num_objects), len(self.edges)))
         cell = tuple(np.searchsorted(e, u[..., i], side="right") - 1 for i, e in enumerate(self.edges))
-        Z = np.moveaxis(self.paint[(slice(None), *cell)], 0, -1).astype(np.int8)
+        Z = np.moveaxis(self.paint, 0, -1)[cell].astype(np.int8)
         return make_embedding("Feature paintbox", Z, rng, num_draws=num_draws, extra={"u": (("object", "axis"), u)})
 
     def to_partition(self) -> PartitionPaintbox:

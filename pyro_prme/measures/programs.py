@@ -65,7 +65,7 @@ def pyro_random_measure(
     Args:
         prefix: Prefix of the site names.
         levy: The Levy measure.
-        num_atoms: Truncation K; ``levy.expected_missing_mass(K)`` is what it leaves out in expectation.
+        num_atoms: Truncation K; ``levy.expected_missing_mass(K)`` is what it leaves out in expectation if M = r = 1.
         mass: M, a factor on the mass of ``levy``, which may be a site of the model.
         rate: r, by which all weights are divided, which may be a site too.
 
