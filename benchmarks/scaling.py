@@ -189,7 +189,7 @@ def bars(result: dict[str, Any]) -> list[Bar]:
             ("words", "batch", 0, "flat in the vocabulary without the natural step"),
         ):
             found, worst = exponents(rows, axis, model), worst_doubling(rows, axis, model, mode) / 2**power
-            text = f"exponent {found[mode]}; {worst:.2f} times that at the worst doubling"
+            text = f"exponent {found[mode]}; at worst {worst:.2f} times the bar's growth a doubling"
             out.append((f"{label}: {what}, within {DOUBLING - 1:.0%} a doubling", text, worst <= DOUBLING))
         largest = along(rows, "words", model)[-1]
         traffic = largest["words"] * largest["topics"] * TRAFFIC / result["triad_bytes_per_second"]
