@@ -25,6 +25,8 @@ from pyro_prme.updates import assignment_probabilities, dirichlet_update
 
 __all__ = ["Assignment", "DirichletTopics", "PointTopics", "Words"]
 
+_BLOCK = 4096  # words whose gamma is summed in its own precision, which is many times faster than in float64
+
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:
     """Sum of products, added up in float64."""
@@ -207,18 +209,19 @@ class DirichletTopics(Rule):
     def gather(self, name: str, run: Run, scale: float | None = None) -> None:
         statistics = run.local[self.loadings].step.statistics
         weight = run.scale(self.loadings) if scale is None else scale
-        self.pending[run.batch.words] += weight * statistics
+        self.pending.index_add_(0, run.batch.words, statistics, alpha=float(weight))
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:
-        target = dirichlet_update(self.prior(), self.pending)
-        self.set(self.gamma.lerp_(target, rate) if rate < 1 else target)
+        target = dirichlet_update(self.prior(), self.pending, out=self.pending)
+        self.set(self.gamma.lerp_(target, rate))
 
     @torch.no_grad()
     def set(self, gamma: Tensor) -> None:
         """Replaces gamma, word-major (D, K), and forgets the pending statistics."""
-        self.gamma.copy_(gamma)
-        self.total.copy_(self.gamma.sum(0, dtype=torch.float64))
+        if gamma is not self.gamma:
+            self.gamma.copy_(gamma)
+        self.total.copy_(torch.stack([rows.sum(0) for rows in self.gamma.split(_BLOCK)]).sum(0, dtype=torch.float64))
         self.pending.zero_()
 
     def prior(self) -> Tensor:
