@@ -50,11 +50,11 @@ class LazyAdam(torch.optim.Optimizer):
         for group in self.param_groups:
             for table in group["params"]:
                 if table.grad is not None:
-                    self._move(table, group)
+                    self._move(table, table.grad, group)
         return loss
 
-    def _move(self, table: Tensor, group: dict[str, Any]) -> None:
-        if not table.grad.is_sparse:
+    def _move(self, table: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        if not gradient.is_sparse:
             raise ValueError("LazyAdam takes sparse gradients, and this table has a dense one: set sparse=True.")
         state = self.state[table]
         if not state:
@@ -62,7 +62,7 @@ class LazyAdam(torch.optim.Optimizer):
         state["step"] += 1
         first, second = group["betas"]
         rate = group["lr"] * math.sqrt(1 - second ** state["step"]) / (1 - first ** state["step"])
-        gradient = table.grad if table.grad.is_coalesced() else table.grad.coalesce()
+        gradient = gradient if gradient.is_coalesced() else gradient.coalesce()
         rows, values = gradient._indices()[0], gradient._values()
         move = _move_rows_compiled if table.device.type == "cpu" else move_rows
         move(table, state["m"], state["v"], rows, values, rate, first, second, group["eps"])
