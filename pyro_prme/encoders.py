@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,35 @@ def _shares(batch: Batch, word_dropout: float) -> Tensor:
     count = hide_words(batch, word_dropout) if word_dropout else batch.count
     length = count.new_zeros(batch.size).index_add_(0, batch.document, count).clamp(min=1)
     return count / length[batch.document]
+
+
+class _WordSums(torch.autograd.Function):
+    """Weighted sum of a table's rows (D, width) over the entries of each document.
+
+    The gradient of the table is the sum over a word's entries, the same sum with documents and words changed over; of
+    rows other than the batch's words none is read, written or kept.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, share: Tensor, batch: Batch, sparse: bool) -> Tensor:
+        ctx.save_for_backward(share)
+        ctx.batch, ctx.size, ctx.sparse = batch, table.shape, sparse
+        return _bags(table, batch.word, batch.indptr[:-1], share)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        batch, (share,) = ctx.batch, ctx.saved_tensors
+        order, count = batch.local_word.argsort(stable=True), torch.bincount(batch.local_word)
+        rows = _bags(gradient.contiguous(), batch.document[order], count.cumsum(0) - count, share[order])  # (W, width)
+        table = torch.sparse_coo_tensor(
+            batch.words.unsqueeze(0), rows, ctx.size, is_coalesced=True, check_invariants=False
+        )
+        return table if ctx.sparse else table.to_dense(), None, None, None
+
+
+def _bags(table: Tensor, rows: Tensor, begin: Tensor, weight: Tensor) -> Tensor:
+    """Weighted sums of rows of a table, one for each run of `rows` that starts at `begin`."""
+    return nn.functional.embedding_bag(rows, table, begin, mode="sum", per_sample_weights=weight)
 
 
 class BagOfWordsEncoder(nn.Module):
@@ -75,9 +105,7 @@ class BagOfWordsEncoder(nn.Module):
     def forward(self, batch: Batch, topics: Tensor | None = None) -> Tensor:
         """h of each document, shape (B, h_dim)."""
         share = _shares(batch, self.word_dropout if self.training else 0.0).to(self.bias.dtype)
-        rows = self.words(batch.words)  # (W, width): no other row is read, nor has a gradient
-        x = nn.functional.embedding_bag(batch.local_word, rows, batch.indptr[:-1], mode="sum", per_sample_weights=share)
-        x = x + self.bias
+        x = _WordSums.apply(self.words.weight, share, batch, self.words.sparse) + self.bias
         if isinstance(self.head, nn.Identity):
             return x
         return self.head(self.stack(self.norm(x.relu())))
@@ -116,9 +144,7 @@ class TopicEncoder(nn.Module):
         """h of each document, shape (B, h_dim), from E theta of the batch's words, shape (W, K)."""
         share = _shares(batch, self.word_dropout if self.training else 0.0)
         responsibilities = topics / topics.sum(-1, keepdim=True)  # (W, K)
-        features = nn.functional.embedding_bag(
-            batch.local_word, responsibilities, batch.indptr[:-1], mode="sum", per_sample_weights=share.to(topics.dtype)
-        )
+        features = _bags(responsibilities, batch.local_word, batch.indptr[:-1], share.to(topics.dtype))
         return self.head(self.stack(self.norm(features * topics.shape[-1])))
 
 

@@ -154,3 +154,20 @@ def test_the_variance_never_reaches_zero(float32):
 def test_residual_projects_where_widths_differ():
     encoder = BagOfWordsEncoder(10, 3, (7, 5, 5), residual=True)
     assert [type(s) for s in encoder.stack.shortcuts] == [torch.nn.Linear, torch.nn.Identity]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_gradient_of_the_word_table_is_that_of_the_dense_product(sparse, tokens):
+    encoder = BagOfWordsEncoder(12, 3, (), word_dropout=0.0)  # words 10 and 11 are in no document
+    encoder.words.sparse = sparse
+    table = encoder.words.weight.detach().clone().requires_grad_()
+    share = torch.zeros(tokens.size, 12).index_put_((tokens.document, tokens.word), tokens.count, accumulate=True)
+    share = share / tokens.length.clamp(min=1).unsqueeze(-1)
+    torch.testing.assert_close(encoder(tokens), share @ table + encoder.bias)
+    weight = torch.randn(tokens.size, 3)
+    (encoder(tokens) * weight).sum().backward()
+    (share @ table * weight).sum().backward()
+    gradient = encoder.words.weight.grad
+    assert gradient.is_sparse == sparse
+    torch.testing.assert_close(gradient.to_dense() if sparse else gradient, table.grad)
+    assert not sparse or gradient._values().shape == (10 - 1, 3)  # word 6 is in none either
