@@ -246,22 +246,26 @@ def our_fit(kind: str, sizes: Sizes, budget: float, target: float) -> dict[str, 
     return {"model": kind, "milliseconds": times, "curve": curve}
 
 
-def noise(kind: str, sizes: Sizes, epochs: int = 5, draws: int = 20) -> list[dict[str, Any]]:
+def noise(
+    kind: str, sizes: Sizes, elbos: tuple[str, ...], dtype: str = "float32", epochs: int = 5, draws: int = 20
+) -> list[dict[str, Any]]:
     """How noisy the gradient is in V and in the decoder's weights, for the same q: ours has no draws in it."""
+    torch.set_default_dtype(getattr(torch, dtype))
     pair = Pair(kind, sizes)
     pair.trainer.fit(epochs)
     exact = prme.ClosedForm_ELBO()(pair.model, pair.guide)
-    groups = {"V": [pair.guide.rule("V").free]} | {"decoder": list(pair.model.decoder.parameters())}
+    groups = {"V": [pair.guide.rule("V").free], "decoder": list(pair.model.decoder.parameters())}
     rows = []
     with pair.guide.hold(pair.guide.local_step(pair.tokens)):
         for group, parameters in groups.items():
             if not parameters:
                 continue
+            facts = {"model": kind, "in": group, "dtype": dtype}
             found, reference = gradient_noise(lambda: exact(pair.tokens), parameters, 2)
-            rows.append({"model": kind, "gradient": "ours", "in": group, **found._asdict()})
-            for name in ("TraceEnum_ELBO", "Trace_ELBO"):
+            rows.append(facts | {"gradient": "ours", "draws": 2, **found._asdict()})
+            for name in elbos:
                 objective, _, guide = pair.mean_field(name)
                 theirs = [guide.V_unconstrained] if group == "V" else parameters
                 found, _ = gradient_noise(partial(objective, pair.tokens), theirs, draws, reference)
-                rows.append({"model": kind, "gradient": name, "in": group, "draws": draws, **found._asdict()})
+                rows.append(facts | {"gradient": name, "draws": draws, **found._asdict()})
     return rows

@@ -65,7 +65,7 @@ def test_gradient_noise_of_a_known_gradient():
 
 @pytest.mark.parametrize("kind", ["hdp", "prme"])
 def test_gradients_of_draws_scatter_about_ours(kind):
-    rows = generic.noise(kind, TOY, epochs=2, draws=200)
+    rows = generic.noise(kind, TOY, training_step.ELBOS, "float64", epochs=2, draws=200)
     assert {row["in"] for row in rows} == ({"V"} if kind == "hdp" else {"V", "decoder"})
     for row in rows:
         if row["gradient"] == "ours":
