@@ -28,10 +28,11 @@ def plan_of(kind: type[PRME]) -> str:
     model = kind(TOPICS, WORDS, DOCUMENTS, h_dim=3, ell_dim=2, **GIVEN.get(kind.__name__, {}))
     if isinstance(model, FactorModel):
         X, _ = swaps.simulate(model, DOCUMENTS)
-        plan = model.make_guide().plan(model.batch_of(X))
+        batch = model.batch_of(X)
     else:
-        plan = PRMEGuide(model).plan(Batch.from_tokens(torch.randint(WORDS, (DOCUMENTS, 5)).tolist()))
-    rows = [re.split(r"\s{2,}", line) for line in str(plan).splitlines()]
+        batch = Batch.from_tokens(torch.randint(WORDS, (DOCUMENTS, 5)).tolist())
+    guide = model.make_guide() if hasattr(model, "make_guide") else PRMEGuide(model)
+    rows = [re.split(r"\s{2,}", line) for line in str(guide.plan(batch)).splitlines()]
     lines = [f"| `{site}` | {factor} | {' '.join(note)} |" for site, factor, *note in rows]
     return "\n".join(["| site | posterior factor | notes |", "| --- | --- | --- |", *lines])
 

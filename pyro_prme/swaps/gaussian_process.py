@@ -28,6 +28,11 @@ class GaussianProcessPRME(PRME):
     and its point, s and lambda are learned, and there is no h. The site f has shape (B, 1 | K), as in DILN; with the
     guide of `make_guide` it has DILN's Gaussian for each document, else the generic posterior.
 
+    Recovered, with topics that are known: which of them go together, with a correlation above 0.8 between learned and
+    planted covariances of differences over topics. The amplitude ends too small (1.1 to 1.2 for 1.5): q(f) has no
+    covariances, and so no part of f that all topics share. The length scale is told from the scale of ell by its prior
+    alone.
+
     Args:
         amplitude, length_scale: s and lambda, where learning starts.
         nugget: epsilon.

@@ -106,6 +106,10 @@ class CovariatePRME(PRME):
     documents, put theirs in place: `model.metadata = x`. The guide of `make_guide` has h_n = W x_n + g(X_n), so that a
     document of few words is told by its metadata; the plain `PRMEGuide` has an h that does not know them.
 
+    Recovered, with topics that are known: the metadata's effect on f, mu_f(W x_n, ell_k), with a correlation above 0.95
+    from 600 documents of 30 words, but for its size, which ends between 0.45 and 0.75 of the planted one. W itself is
+    not: h may be turned and scaled, and the decoder with it.
+
     Args:
         metadata: x, shape (N, Q).
         args, kwargs: see `PRME`.

@@ -1,26 +1,53 @@
-"""Every swap has its expected plan, trains, and does better than the unswapped model on data of its own."""
+"""Every swap of the package has its expected plan and trains; every likelihood goes from simulation to picture."""
 
-import pyro
-import pyro.distributions as dist
+import matplotlib as mpl
+import numpy as np
 import pytest
 import torch
 from scipy import sparse
 
-from pyro_prme import PRME, PRMEGuide, Trainer
-from pyro_prme.swaps import (
-    BinaryPRME,
-    GaussianPRME,
-    NegativeBinomialPRME,
-    PoissonLoadings,
-    PoissonPRME,
-    Rows,
-    fit,
-    fit_best,
-    simulate,
-)
-from pyro_prme.testing import check_rule
+from pyro_prme import HDP, PRME, Batch, ClosedForm_ELBO, Corpus, Posterior, PRMEGuide, Trainer, plots, swaps
+from pyro_prme.prototype import eval_mode
+from pyro_prme.swaps.factors import FactorModel, RowModel
+
+mpl.use("Agg")
 
 K, D, N = 4, 12, 60
+#: Classes that a swap is made with, and are none.
+BASES = {FactorModel, RowModel, swaps.HyperPriors}
+
+LIKELIHOODS = [
+    (swaps.PoissonPRME, {"beta": 20.0}, ("PoissonTopics", "PoissonLoadings", "PoissonRows")),
+    (swaps.PoissonPRME, {"beta": 20.0, "factors": "gamma"}, ("GammaFactors", "PoissonLoadings", "PoissonRows")),
+    (swaps.GaussianPRME, {}, ("GaussianFactors", "GaussianLoadings", "GaussianRows")),
+    (swaps.BinaryPRME, {}, ("GaussianFactors", "BernoulliLoadings", "GaussianRows")),
+    (swaps.NegativeBinomialPRME, {"beta": 20.0, "gamma0": 1.0}, ("MeanFieldNormal", "EncodedNormal", None)),
+]
+
+PRIORS = [
+    (swaps.PitmanYorPRME, {"discount": 0.3}, {"V": "Point", "Z": "GammaLoadings"}),
+    (swaps.FiniteDirichletPRME, {}, {"V": "Point", "Z": "GammaLoadings"}),
+    (swaps.LogNormalPRME, {}, {"Z": "EncodedNormal", "C": "Assignment", "theta": "DirichletTopics"}),
+    (swaps.HorseshoePRME, {}, {"ell": "MeanFieldNormal", "lambda": "MeanFieldNormal", "Z": "GammaLoadings"}),
+    (swaps.GaussianProcessPRME, {}, {"ell": "Point", "f": "KernelFunction", "Z": "GammaLoadings"}),
+    (swaps.CovariatePRME, {"metadata": torch.ones(N, 1)}, {"h": "Amortized", "Z": "GammaLoadings"}),
+    (
+        swaps.HyperPriorPRME,
+        {},
+        {"alpha": "Point", "beta": "Point", "gamma0": "Point", "V": "Point", "Z": "GammaLoadings"},
+    ),
+    (swaps.LearnedPitmanYorPRME, {}, {"discount": "Point", "alpha": "Point", "V": "Point", "Z": "GammaLoadings"}),
+]
+
+
+def subclasses(kind):
+    return {kind}.union(*map(subclasses, kind.__subclasses__()))
+
+
+def test_no_swap_is_missing_from_the_catalogue():
+    written = {kind for kind in subclasses(PRME) if kind.__module__.startswith("pyro_prme.swaps.")} - BASES
+    assert {kind for kind, _, _ in LIKELIHOODS + PRIORS} == written
+    assert {kind.__name__ for kind in written} <= set(swaps.__all__)
 
 
 def make(kind, num=N, **kwargs):
@@ -28,157 +55,100 @@ def make(kind, num=N, **kwargs):
     return kind(K, D, num, h_dim=3, ell_dim=2, **kwargs)
 
 
-def planted(kind, num, seed=1, given=None, **kwargs):
-    """Rows drawn from a model, for training and as many for testing."""
-    X, values = simulate(make(kind, 2 * num, **kwargs), 2 * num, seed, **(given or {}))
-    return X[:num], X[num:], values
+def names_of(plan):
+    return {name: type(rule).__name__ for name, rule in plan.rules.items()}
 
 
-def fitted(kind, X, epochs, learning_rate=0.02, **kwargs):
-    model = make(kind, len(X), **kwargs)
-    guide = model.make_guide()
-    return guide, fit(guide, model.batch_of(X), epochs, learning_rate=learning_rate)
+@pytest.mark.parametrize(("kind", "kwargs", "expected"), LIKELIHOODS)
+def test_a_likelihood_is_simulated_planned_fitted_scored_and_drawn(kind, kwargs, expected):
+    """Training raises its bound by 100 and more, and makes rows that it has not seen more likely.
 
-
-CATALOGUE = [
-    (PoissonPRME, {"beta": 20.0}, ("PoissonTopics", "PoissonLoadings", "PoissonRows")),
-    (PoissonPRME, {"beta": 20.0, "factors": "gamma"}, ("GammaFactors", "PoissonLoadings", "PoissonRows")),
-    (GaussianPRME, {}, ("GaussianFactors", "GaussianLoadings", "GaussianRows")),
-    (BinaryPRME, {}, ("GaussianFactors", "BernoulliLoadings", "GaussianRows")),
-    (NegativeBinomialPRME, {"beta": 20.0}, ("MeanFieldNormal", "EncodedNormal", None)),
-]
-
-
-@pytest.mark.parametrize(("kind", "kwargs", "expected"), CATALOGUE)
-def test_a_likelihood_has_its_plan_and_its_bound_rises(kind, kwargs, expected):
-    X, _, _ = planted(kind, N, **kwargs)
-    guide, history = fitted(kind, X, 40, **kwargs)
-    plan = guide.plan(guide.model.batch_of(X))
-    names = {name: type(rule).__name__ for name, rule in plan.rules.items()}
+    The bound is that of one draw a round: the median of five is compared.
+    """
+    X, _ = swaps.simulate(make(kind, 2 * N, **kwargs), 2 * N, seed=1)
+    model = make(kind, **kwargs)
+    guide, train, test = model.make_guide(), model.batch_of(X[:N]), model.batch_of(X[N:])
+    names = names_of(guide.plan(train))
     assert tuple(names.get(name) for name in ("theta", "Z", "X")) == expected
-    assert sum(history[-5:]) / 5 > history[0] + 100
+    before = swaps.held_out_density(guide, test, draws=20)
+    history = swaps.fit(guide, train, 40, learning_rate=0.02)
+    assert np.median(history[-5:]) > history[0] + 100
     assert all(torch.isfinite(p).all() for p in guide.parameters())
+    after = swaps.held_out_density(guide, test, draws=20)
+    assert after > before + 1
+    assert after > swaps.held_out_bound(guide, test), "it is the tighter of the two bounds"
+    cells = plots.plot_factors(guide, test, draws=20)[2].collections[0].get_offsets()
+    assert np.corrcoef(np.asarray(cells).T)[0, 1] > 0.3
 
 
-@pytest.mark.parametrize(
-    ("kind", "kwargs", "site"),
-    [
-        (PoissonPRME, {}, "theta"),
-        (PoissonPRME, {}, "Z"),
-        (PoissonPRME, {}, "X"),
-        (PoissonPRME, {"factors": "gamma"}, "theta"),
-        (GaussianPRME, {}, "theta"),
-        (GaussianPRME, {}, "Z"),
-        (GaussianPRME, {}, "X"),
-        (GaussianPRME, {}, "tau"),
-        (BinaryPRME, {}, "Z"),
-        (BinaryPRME, {}, "theta"),
-        (BinaryPRME, {}, "tau"),
-    ],
-)
-def test_its_rules_are_right(kind, kwargs, site):
-    num = 10 if kind is GaussianPRME else 20
-    X, _, _ = planted(kind, num, **kwargs)
-    model = make(kind, num, **kwargs)
-    guide = model.make_guide({"Z": PoissonLoadings("plain")} if kind is PoissonPRME else None)
-    # binary loadings soon are all but certain, and their rare flips are in no hundred draws
-    epochs, particles = (3, 1000) if kind is BinaryPRME else (10, 100)
-    fit(guide, model.batch_of(X), epochs)
-    report = check_rule(guide, model.batch_of(X), site=site, below=kind is PoissonPRME, particles=particles)
-    assert report.seen("particles")
-    assert report.seen("stationary") == (site != "X")
-    assert report.seen("subsampling") == (kind is not BinaryPRME), "there the terms depend on the drawn f"
+def corpus(num=N, seed=0):
+    rng = np.random.default_rng(seed)
+    theta = np.kron(np.eye(K), np.ones(D // K)) / (D // K)
+    return sparse.csr_matrix(np.stack([rng.multinomial(30, rng.dirichlet([0.4] * K) @ theta) for _ in range(num)]))
 
 
-def test_poisson_counts_train_with_the_trainer():
-    X, _, _ = planted(PoissonPRME, N, beta=20.0)
-    model = make(PoissonPRME, beta=20.0)
-    trainer = Trainer(model, PRMEGuide(model), sparse.csr_matrix(X.numpy()), batch_size=20)
-    history = trainer.fit(8)
-    assert history[-1]["bound"] > history[0]["bound"]
+def split_of(num=N):
+    return Corpus(corpus(num, seed=1), tuple("abcdefghijkl")).split_tokens(observed=0.5, seed=0)
 
 
-def test_the_dispersion_of_negative_binomial_counts_is_recovered_within_a_third():
-    """For topics drawn with gamma0 = 1; with gamma0 = 0.2 the fit ends near 0.3."""
-    X, _, _ = planted(NegativeBinomialPRME, 150, given={"r": torch.tensor(0.5)}, beta=20.0, gamma0=1.0)
-    guide, _ = fitted(NegativeBinomialPRME, X, 200, beta=20.0, gamma0=1.0)
-    assert float(guide.rule("r").value().detach()) == pytest.approx(0.5, rel=1 / 3)
+@pytest.mark.parametrize(("kind", "kwargs", "expected"), PRIORS)
+def test_a_prior_is_planned_fitted_and_scored(kind, kwargs, expected):
+    """Training raises its bound, and its score of hidden words over ln D, that of a model that knows nothing."""
+    model, counts = make(kind, **kwargs), corpus()
+    guide = model.make_guide() if hasattr(model, "make_guide") else PRMEGuide(model)
+    assert expected.items() <= names_of(guide.plan(Batch.from_csr(counts))).items()
+    history = [record["bound"] for record in Trainer(model, guide, counts, batch_size=30).fit(8)]
+    assert history[-1] > history[0]
+    assert all(torch.isfinite(p).all() for p in guide.parameters())
+    assert swaps.completion_score(guide, split_of(), draws=20) > -np.log(D) + 0.3
 
 
-BLOCKS = {"V": torch.tensor([1 / 4, 1 / 3, 1 / 2]), "theta": 2 * torch.kron(torch.eye(K), torch.ones(D // K, 1))}
+# scores
 
 
-def planted_blocks(kind, num, tau):
-    given = {name: value.to(torch.get_default_dtype()) for name, value in BLOCKS.items()}
-    return planted(kind, num, given={**given, "tau": torch.tensor(tau)})[0]
+def test_the_score_of_words_is_that_of_the_mean_proportions():
+    """For HDP, whose proportions have a Dirichlet posterior, so that their mean is known."""
+    model = make(HDP)
+    guide = PRMEGuide(model)
+    Trainer(model, guide, corpus(), batch_size=30).fit(5)
+    exact = -np.log(Posterior(model, guide).perplexity(split_of()))
+    assert swaps.completion_score(guide, split_of(), draws=400) == pytest.approx(exact, abs=0.003)
+    with pytest.raises(ValueError, match="The split has 61 documents and the model was built for 60"):
+        swaps.completion_score(guide, split_of(N + 1))
 
 
-def mean_precision(guide):
-    tau = guide.rule("tau")
-    return float(tau.concentration / tau.rate)
+def test_the_held_out_bound_is_the_local_part_of_the_bound():
+    model = make(swaps.PoissonPRME, beta=20.0)
+    batch, guide = model.batch_of(swaps.simulate(model, N)[0]), model.make_guide()
+    guide.plan(batch)
+    with eval_mode(model, guide):
+        terms = ClosedForm_ELBO().report(guide, batch).terms
+    local = sum(terms[name] for name in ("h", "f", "Z", "X")) / N
+    assert swaps.held_out_bound(guide, batch, draws=1) == pytest.approx(local, rel=1e-9)
+    half = model.batch_of(swaps.simulate(model, N)[0], torch.arange(N // 2))
+    rest = model.batch_of(swaps.simulate(model, N)[0], torch.arange(N // 2, N))
+    parts = [swaps.held_out_bound(guide, part, draws=1) for part in (half, rest)]
+    assert sum(parts) / 2 == pytest.approx(local, rel=1e-9), "whatever share of the rows a batch is"
 
 
-@pytest.mark.slow
-def test_the_precision_of_binary_features_is_recovered_from_the_best_of_five_starts():
-    """Within a tenth: most starts end in poor optima with a smaller precision, and the bound tells."""
-    X = planted_blocks(BinaryPRME, 100, 4.0)
-    guide, _ = fit_best(
-        lambda: BinaryPRME(K, D, 100, h_dim=3, ell_dim=2).make_guide(), Rows.of(X), 40, learning_rate=0.02
-    )
-    assert mean_precision(guide) == pytest.approx(4.0, rel=0.1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_precision_of_gaussian_factors_is_recovered_within_a_tenth(seed):
-    """A tenth is three standard errors of a precision from 1800 cells."""
-    X = planted_blocks(GaussianPRME, 150, 1.0)
-    torch.manual_seed(seed)
-    guide = GaussianPRME(K, D, 150, h_dim=3, ell_dim=2).make_guide()
-    fit(guide, Rows.of(X), 60, learning_rate=0.05)
-    assert mean_precision(guide) == pytest.approx(1.0, rel=0.1)
-
-
-def test_the_closed_form_of_gaussian_loadings_is_above_the_generic_one():
-    X = planted_blocks(GaussianPRME, 40, 1.0)
-    bounds = {}
-    for name, rules in {"closed": {}, "generic": {"Z": None}}.items():
-        guide = make(GaussianPRME, 40).make_guide(rules)
-        bounds[name] = fit(guide, Rows.of(X), 30, learning_rate=0.02)[-1]
-    assert guide.plan(Rows.of(X)).rules["Z"].generic
-    assert bounds["closed"] > bounds["generic"] + 100
-
-
-def test_a_changed_poisson_rate_is_refused_and_takes_gradients():
-    class Softened(PoissonPRME):
-        def sample_rows(self, Z, theta, noise, batch):
-            return super().sample_rows(Z.sqrt(), theta, noise, batch)
-
-    X, _, _ = planted(PoissonPRME, 20, beta=20.0)
-    model = make(Softened, 20)
-    plan = model.make_guide().plan(model.batch_of(X))
-    assert plan.rules["Z"].generic
-    assert "rate of X is not Z times theta" in str(plan)
-
-
-def test_binary_loadings_of_another_likelihood_are_an_error():
-    class Counted(PoissonPRME):
-        def sample_Z(self, V, f):
-            return pyro.sample("Z", dist.Bernoulli(logits=self.concentration(V).log() + f))
-
-    X, _, _ = planted(PoissonPRME, 20, beta=20.0)
-    model = make(Counted, 20)
-    with pytest.raises(ValueError, match=r"Site Z has no closed form .*X is Poisson, not Normal"):
-        model.make_guide().plan(model.batch_of(X))
-
-
-def test_the_topic_models_plan_is_as_it_was(tokens):
-    plan = PRMEGuide(PRME(5, 10, 4, h_dim=3, ell_dim=2)).plan(tokens)
-    assert not plan.refusals
-
-
-def test_wrong_settings_are_refused():
-    with pytest.raises(ValueError, match="factors is 'flat'"):
-        make(PoissonPRME, factors="flat")
-    with pytest.raises(ValueError, match="theta_scale is 0"):
-        make(GaussianPRME, theta_scale=0)
+@torch.no_grad()
+def test_the_held_out_density_is_that_of_draws_from_the_prior():
+    """Rows of few counts, so that the prior's draws of Z hit them: five standard errors, by the delta method."""
+    model = make(swaps.PoissonPRME, 4, factors="gamma", beta=2.0)
+    batch, guide = model.batch_of(swaps.simulate(model, 4, seed=3)[0]), model.make_guide()
+    guide.plan(batch)
+    model.eval()
+    guide.eval()
+    logs = []
+    for _ in range(300):
+        values = guide(batch)
+        Z = guide.run.prior("Z").sample(torch.Size([200]))  # (200, B, K), given f from its prior
+        rate = Z @ values["theta"]
+        X = guide.run.value("X").squeeze(-2)
+        logs.append(torch.distributions.Poisson(rate).log_prob(X).sum(-1))
+        h = guide.run.prior("h").log_prob(values["h"]).squeeze(-1)
+    p = torch.cat(logs).exp()  # (60000, B)
+    error = float((p.std(0) / p.mean(0)).norm() / 4 / 60000**0.5)
+    expected = float((p.mean(0).log() + h).mean())
+    assert swaps.held_out_density(guide, batch, draws=2000) == pytest.approx(expected, abs=5 * error + 0.01)
+    assert error < 0.02

@@ -1,4 +1,6 @@
-"""Every swapped prior has its expected plan, its law, and trains."""
+"""Other priors: their laws, what is recovered of them, and points that would be unbounded."""
+
+import math
 
 import numpy as np
 import pytest
@@ -7,9 +9,10 @@ from pyro import plate
 from scipy import sparse
 
 from pyro_prme import Batch, PRMEGuide, TopicEncoder, Trainer
+from pyro_prme.networks import LinearDecoder
 from pyro_prme.rules import Point
 from pyro_prme.sticks import stick_weights
-from pyro_prme.swaps import HyperPriorPRME
+from pyro_prme.swaps import simulate_corpus
 from pyro_prme.swaps.priors import (
     CovariatePRME,
     FiniteDirichletPRME,
@@ -26,27 +29,6 @@ def corpus(seed=0):
     rng = np.random.default_rng(seed)
     theta = np.kron(np.eye(K), np.ones(D // K)) / (D // K)
     return sparse.csr_matrix(np.stack([rng.multinomial(30, rng.dirichlet(np.full(K, 0.4)) @ theta) for _ in range(N)]))
-
-
-CATALOGUE = [
-    (PitmanYorPRME, {"discount": 0.3}, {"V": "Point", "Z": "GammaLoadings"}),
-    (FiniteDirichletPRME, {}, {"V": "Point", "Z": "GammaLoadings"}),
-    (LogNormalPRME, {}, {"Z": "EncodedNormal", "C": "Assignment", "theta": "DirichletTopics"}),
-    (HorseshoePRME, {}, {"ell": "MeanFieldNormal", "lambda": "MeanFieldNormal", "Z": "GammaLoadings"}),
-    (HyperPriorPRME, {}, {"alpha": "Point", "V": "Point", "Z": "GammaLoadings"}),
-    (CovariatePRME, {"metadata": torch.ones(N, 1)}, {"h": "Amortized", "Z": "GammaLoadings"}),
-]
-
-
-@pytest.mark.parametrize(("kind", "kwargs", "expected"), CATALOGUE)
-def test_a_prior_has_its_plan_and_its_bound_rises(kind, kwargs, expected):
-    model = kind(K, D, N, **SIZE, **kwargs)
-    guide = PRMEGuide(model)
-    counts = corpus()
-    plan = guide.plan(Batch.from_csr(counts))
-    assert expected.items() <= {name: type(rule).__name__ for name, rule in plan.rules.items()}.items()
-    history = [record["bound"] for record in Trainer(model, guide, counts, batch_size=30).fit(8)]
-    assert history[-1] > history[0]
 
 
 @pytest.mark.parametrize("kind", [PitmanYorPRME, FiniteDirichletPRME])
@@ -111,3 +93,44 @@ def test_a_horseshoes_point_is_refused_and_fitted_with_a_proper_posterior():
     assert "density of ell at its mode, with that of lambda, has no maximum" in str(plan)
     with pytest.raises(ValueError, match="rule asked for at site ell does not hold"):
         PRMEGuide(model, rules={"ell": Point()}).plan(Batch.from_csr(corpus()))
+
+
+def mean_f_given_metadata(model, ell):
+    """mu_f(W x_n, ell_k), centred over topics and documents, in a row."""
+    model.eval()
+    with torch.no_grad():
+        f = model.decode((model.metadata @ model.effect).unsqueeze(-2), ell)[0]
+    f = f - f.mean(-1, keepdim=True)
+    return (f - f.mean(0)).flatten()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_effect_of_metadata_on_f_is_recovered_up_to_its_size(seed):
+    """Topics known, on a circle, 600 documents of 30 words: a correlation above 0.95 with the planted effect.
+
+    Its size ends between 0.45 and 0.75 of the planted one, over five seeds that were looked at. W itself is not
+    recovered: h may be turned and scaled, and the decoder with it.
+    """
+    K, N, size = 6, 600, {"h_dim": 3, "ell_dim": 3, "beta": 20.0}
+    theta, V = torch.kron(torch.eye(K), torch.full((1, 2), 0.5)), 1 / torch.arange(K, 1, -1.0)
+    angle = torch.arange(K) * 2 * math.pi / K
+    ell = 1.5 * torch.stack([angle.cos(), angle.sin(), torch.zeros(K)], -1)
+    decoder = LinearDecoder(K, 3, 3, max_variance=0.1)
+    decoder.weights.weight.data = torch.eye(3)
+    decoder.weights.bias.data.zero_()
+    torch.manual_seed(seed)
+    x = torch.randn(N, 2)
+    truth = CovariatePRME(K, 2 * K, N, metadata=x, h_scale=0.3, decoder=decoder, **size)
+    truth.effect.data = torch.eye(2, 3)
+    counts, _ = simulate_corpus(truth, [30] * N, seed, theta=theta, V=V, ell=ell)
+    model = CovariatePRME(K, 2 * K, N, metadata=x, **size)
+    guide = model.make_guide()
+    guide.plan(Batch.from_csr(counts[:8]))
+    guide.rule("theta").set(1e4 * theta.mT + 1e-3)
+    guide.rule("V").set(V)
+    Trainer(model, guide, counts, batch_size=100, learning_rate=0.01, start=None, seed=seed).fit(100)
+    planted = mean_f_given_metadata(truth, ell)
+    learned = mean_f_given_metadata(model, guide.rule("ell").value().detach())
+    assert float(torch.corrcoef(torch.stack([planted, learned]))[0, 1]) > 0.95
+    assert 0.45 < float((planted * learned).sum() / planted.square().sum()) < 0.75
