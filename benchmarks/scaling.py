@@ -48,7 +48,7 @@ class Size(NamedTuple):
 
 
 AXES: dict[str, tuple[int, ...]] = {
-    "documents": (2000, 4000, 8000, 16_000, 32_000),
+    "documents": (8000, 16_000, 32_000, 64_000, 128_000),
     "words": (8000, 16_000, 32_000, 64_000, 128_000),
     "topics": (25, 50, 100, 200, 400),
     "tokens": (33, 65, 130, 260, 520),
@@ -197,7 +197,7 @@ def bars(result: dict[str, Any]) -> list[Bar]:
         text = f"{1e3 * largest['natural']:.1f} ms, its traffic {1e3 * traffic:.1f} ms: {ratio:.2f} times"
         out.append((f"{label}: natural step within its memory traffic (+{DOUBLING - 1:.0%})", text, ratio <= DOUBLING))
         entry, topics = bytes_per_entry(rows, "documents", model), Size().topics
-        row_of_topics = 4 * topics * Size().documents / along(rows, "documents", model)[1]["entries"]
+        row_of_topics = 4 * topics / along(rows, "documents", model)[0]["distinct"]
         beyond = entry.value - 8
         text = f"{entry.value:.1f} ± {entry.error:.1f} bytes an entry, 8 of them the corpus's own"
         what = f"{label}: memory beyond the corpus below N x K numbers ({row_of_topics:.1f} bytes an entry)"

@@ -253,8 +253,8 @@ def test_parts_of_a_step(name):
 def test_bars_of_a_step_and_of_generic_pyro():
     parts = dict.fromkeys(training_step.PARTS, 1.0)
     steps = [
-        {"model": "HDP", "milliseconds": parts, "whole": 6.0, "smallest_step": 1.0, "peak_mib": 500.0},
-        {"model": "PRME", "milliseconds": parts, "whole": 21.0, "smallest_step": 1.0, "peak_mib": 1.0},
+        {"model": "HDP", "milliseconds": parts, "whole": 6.0, "overhead": 0.2, "smallest_step": 1.0, "peak_mib": 1.0},
+        {"model": "PRME", "milliseconds": parts, "whole": 21.0, "overhead": 0.04, "smallest_step": 1, "peak_mib": 1},
     ]
     curve = [{"seconds": s, "bound": b} for s, b in ((0.0, -9.0), (30.0, -5.0), (60.0, -6.0))]
     ours = [{"seconds": 0.5, "bound": -7.0}, {"seconds": 1.0, "bound": -4.0}]
