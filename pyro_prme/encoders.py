@@ -50,7 +50,7 @@ class _WordSums(torch.autograd.Function):
     def forward(ctx: Any, table: Tensor, share: Tensor, batch: Batch, sparse: bool) -> Tensor:
         ctx.save_for_backward(share)
         ctx.batch, ctx.size, ctx.sparse = batch, table.shape, sparse
-        return _bags(table, batch.word, batch.indptr[:-1], share)
+        return _bags(table, batch.words[batch.local_word], batch.indptr[:-1], share)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:

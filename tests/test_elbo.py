@@ -39,9 +39,7 @@ def fitted(batch, num_documents=4, rules=None, **kwargs):
 def test_the_analytic_elbo_is_the_elbo_of_particles(tokens, form):
     model, guide = fitted(tokens, **form)
     analytic = ClosedForm_ELBO(bound="quadrature").loss(model, guide, tokens)
-    if isinstance(
-        guide.rule("theta"), PointTopics
-    ):  # Pyro's ELBO has no Jacobian
+    if isinstance(guide.rule("theta"), PointTopics):  # Pyro's ELBO has no Jacobian
         analytic += float(guide.rule("theta").topics().log().sum())
     with torch.no_grad():
         draws = torch.tensor([Trace_ELBO().loss(model, guide, tokens) for _ in range(PARTICLES)])

@@ -183,7 +183,7 @@ def held_out_density(guide: ClosedFormGuide, batch: Batch, draws: int = 200, see
         torch.manual_seed(seed)
         for _ in range(draws):
             guide(batch)
-            weights.append(sum(_log_ratio(name, guide.run) for name in _row_sites(guide.run)))
+            weights.append(torch.stack([_log_ratio(name, guide.run) for name in _row_sites(guide.run)]).sum(0))
     return float((torch.stack(weights).logsumexp(0) - math.log(draws)).mean())
 
 
@@ -242,7 +242,8 @@ def completion_score(guide: ClosedFormGuide, split: TokenSplit, draws: int = 50,
         draws: from q(Z).
         seed: of the draws.
     """
-    counts, num = split.observed.counts, guide.model.num_documents
+    model: Any = guide.model
+    counts, num = split.observed.counts, model.num_documents
     if counts.shape[0] > num:
         raise ValueError(
             f"The split has {counts.shape[0]} documents and the model was built for {num}: score as many at a time."
