@@ -144,7 +144,10 @@ def figure(results: dict[str, Any], path: Path) -> None:
     low = min(best(peer["curve"]) for peer in peers.values())
     high = 1.45 * low
     order = sorted(peers.values(), key=lambda peer: best(peer["curve"]))
-    colours = {False: iter(plt.get_cmap("Dark2").colors), True: iter(("#08306b", "#2171b5", "#6baed6", "#9e1b32"))}
+    colours = {
+        False: iter(plt.get_cmap("Dark2").colors),
+        True: iter(("#08306b", "#2171b5", "#6baed6", "#9e1b32", "#e07b39")),
+    }
     for peer in order:
         seconds, values = ([point[key] for point in peer["curve"]] for key in ("seconds", "perplexity"))
         style = {"lw": 2.4, "ls": "-"} if peer["ours"] else {"lw": 1.5, "ls": "--"}
