@@ -115,6 +115,7 @@ KNOWN: dict[str, tuple[str, Callable[[Any, Row], str]]] = {
     "scaling": ("Growth of time and memory", tables),
     "architecture": ("Depth and width of the networks", depth_and_width),
     "online": ("Online learning", online),
+    "swaps": ("Swapped models against the unswapped one", anything),
     "choices": ("What the defaults were chosen by", printed),
     "peers_tuning": ("Settings tried for the other topic models, on documents cut from train", anything),
 }

@@ -134,21 +134,32 @@ def sticks_own(V):
     return 1 / (1 + np.exp(-x[0])), np.exp(x[1])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("discount", [0.3, 0.5])
-def test_the_sticks_discount_is_recovered_within_a_tenth(discount):
-    """Topics known and in their order, 40 sticks; alpha is within a third of what the true sticks say."""
+def learned_discount(discount):
+    """A fit to documents of known topics in their order, 40 sticks, and the sticks that they were drawn with."""
     K, N = 40, 500
     truth = PitmanYorHDP(K, 2 * K, N, alpha=1.0, discount=discount)
     counts, values = simulate_corpus(truth, [200] * N, seed=1, theta=blocks(K))
     model = LearnedPitmanYorHDP(
         K, 2 * K, N, priors={"discount": dist.Beta(torch.tensor(1.0), torch.tensor(1.0)), "alpha": gamma(2.0)}
     )
-    guide = fitted(model, counts, 80, theta=blocks(K), V=values["V"])
+    return fitted(model, counts, 80, theta=blocks(K), V=values["V"]), values["V"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("discount", [0.3, 0.5])
+def test_the_sticks_discount_is_recovered_within_a_tenth(discount):
+    """Of the truth and of what the true sticks say, and alpha within a third of what they say."""
+    guide, V = learned_discount(discount)
     assert value(guide, "discount") == pytest.approx(discount, abs=0.1)
-    own = sticks_own(values["V"].numpy().clip(1e-12, 1 - 1e-12))
+    own = sticks_own(V.numpy().clip(1e-12, 1 - 1e-12))
     assert value(guide, "discount") == pytest.approx(own[0], abs=0.1)
     assert value(guide, "alpha") == pytest.approx(own[1], rel=1 / 3)
+
+
+@pytest.mark.slow
+def test_sticks_without_a_discount_get_a_small_one():
+    """Zero is at the edge of its prior."""
+    assert 0.05 < value(learned_discount(0.0)[0], "discount") < 0.25
 
 
 def test_learned_pitman_yor_sticks_have_their_plan():

@@ -1,0 +1,212 @@
+"""Each swapped model against the unswapped one, on held-out data of its own.
+
+Data are drawn from the swapped model; both models are fitted to the same data from the same starts for the same number
+of epochs, and score the same held-out data. Likelihoods of rows are scored by the log density of a new row
+(`held_out_density`), topic models by the log probability of a hidden word of a new document (`completion_score`): both
+are means, and higher is better. The gain is the swapped model's score less the other's, paired by seed, and the error
+its standard error over seeds.
+
+    python benchmarks/swaps.py [WORD ...]
+
+writes results/swaps.json; with words, only the comparisons that have one in their name are measured anew.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pyro import distributions as dist
+from torch import Tensor
+
+import pyro_prme as prme
+from pyro_prme import swaps
+from pyro_prme.networks import LinearDecoder
+from pyro_prme.swaps.factors import row_guide
+
+RESULTS = Path(__file__).parent / "results" / "swaps.json"
+SEEDS = 5
+MEANING = {
+    "score": "mean log density of a new row, or of a hidden word of a new document, higher is better",
+    "gain": "of the swapped model over the other, paired by seed",
+    "error": "standard error of the gain over seeds",
+}
+FACTORS, COLUMNS, ROWS = 4, 12, 100
+TOPICS, WORDS, TRAIN, TEST = 8, 80, 300, 150
+
+Make = Callable[..., Any]
+Scores = tuple[float, float]
+
+
+def rows(truth: Make, swapped: Make, unswapped: Make, seed: int, epochs: int = 60, **given: Tensor) -> Scores:
+    """Mean log density of a new row under two likelihoods, each the best of as many starts by its training bound.
+
+    Both have the same networks, which read rows.
+    """
+    torch.manual_seed(seed)
+    X, _ = swaps.simulate(truth(2 * ROWS), 2 * ROWS, seed, **given)
+    scores = []
+    for make in (swapped, unswapped):
+        batch_of = make(ROWS).batch_of
+        guide, _ = swaps.fit_best(
+            lambda make=make: row_guide(make(ROWS)), batch_of(X[:ROWS]), epochs, starts=3, learning_rate=0.02
+        )
+        scores.append(swaps.held_out_density(guide, batch_of(X[ROWS:]), draws=50))
+    return scores[0], scores[1]
+
+
+def words(
+    truth: Make,
+    swapped: Make,
+    unswapped: Make,
+    seed: int,
+    *,
+    length: int = 40,
+    observed: float = 0.5,
+    epochs: int = 100,
+    train: int = TRAIN,
+    **given: Tensor,
+) -> Scores:
+    """Mean log probability of a hidden word of a new document under two topic models."""
+    torch.manual_seed(seed)
+    num = train + min(train, TEST)
+    metadata = torch.randn(num, 2)
+    counts, _ = swaps.simulate_corpus(truth(num, metadata), [length] * num, seed, **given)
+    corpus = prme.Corpus(counts, tuple(map(str, range(counts.shape[1]))))
+    split = corpus[train:].split_tokens(observed=observed, seed=seed)
+    scores = []
+    for make in (swapped, unswapped):
+        torch.manual_seed(seed)
+        model = make(train, metadata[:train])
+        guide = model.make_guide() if hasattr(model, "make_guide") else prme.PRMEGuide(model)
+        prme.Trainer(model, guide, corpus.counts[:train], batch_size=100, learning_rate=0.01, seed=seed).fit(epochs)
+        if isinstance(model, swaps.CovariatePRME):
+            model.metadata = metadata[train:]
+        scores.append(swaps.completion_score(guide, split))
+    return scores[0], scores[1]
+
+
+def factor(kind: Make, **settings: Any) -> Make:
+    """Makes a model of rows, given their number."""
+    return lambda num: kind(FACTORS, COLUMNS, num, h_dim=3, ell_dim=2, **settings)
+
+
+def topic(kind: Make, scale: float = 0.0, vocab_size: int = WORDS, **settings: Any) -> Make:
+    """Makes a model of documents, given their number and metadata.
+
+    Args:
+        kind: of model.
+        scale: standard deviation of the mean of f at prior draws of h and ell, for a truth; 0 for a model to fit.
+        vocab_size, settings: of the model.
+    """
+
+    def make(num: int, metadata: Tensor) -> Any:
+        extra = {"metadata": metadata} if kind is swaps.CovariatePRME else {}
+        if scale:
+            extra["decoder"] = linear(scale)
+        model = kind(TOPICS, vocab_size, num, h_dim=3, ell_dim=3, **settings, **extra)
+        if scale and kind is swaps.CovariatePRME:
+            torch.nn.init.normal_(model.effect)
+        return model
+
+    return make
+
+
+def linear(scale: float) -> LinearDecoder:
+    """f = scale / sqrt(3) h' ell."""
+    decoder = LinearDecoder(TOPICS, 3, 3, max_variance=0.1)
+    with torch.no_grad():
+        decoder.weights.weight.copy_(scale / 3**0.5 * torch.eye(3))
+        decoder.weights.bias.zero_()
+    return decoder
+
+
+PLAIN, HDP = topic(prme.PRME), topic(prme.HDP)
+GAUSSIAN, BINARY = factor(swaps.GaussianPRME), factor(swaps.BinaryPRME)
+POISSON = factor(swaps.PoissonPRME, beta=20.0, factors="gamma", gamma0=1.0)
+NEGATIVE = factor(swaps.NegativeBinomialPRME, beta=20.0, gamma0=1.0)
+HALF, FOUR = torch.tensor([0.5, 4.0], dtype=torch.float64)
+PROCESS, FITTED = topic(swaps.GaussianProcessPRME, amplitude=3.0), topic(swaps.GaussianProcessPRME)
+LEARNED = topic(swaps.HyperPriorPRME, vocab_size=400)
+FLAT = dist.Gamma(torch.tensor(2.0, dtype=torch.float64), 10.0)  # of mean 0.2
+
+
+def clusters(unswapped: Make, seed: int) -> Scores:
+    """A Gaussian process on two clusters of topics of equal size, with long documents of which little is seen."""
+    ell = torch.tensor([[-1.5, 0.0, 0.0], [1.5, 0.0, 0.0]], dtype=torch.float64).repeat_interleave(TOPICS // 2, 0)
+    V = 1 / torch.arange(TOPICS, 1, -1, dtype=torch.float64)
+    truth = topic(swaps.GaussianProcessPRME, amplitude=2.0, beta=50.0)
+    fitted = topic(swaps.GaussianProcessPRME, beta=50.0)
+    return words(truth, fitted, unswapped, seed, length=200, observed=0.05, ell=ell, V=V)
+
+
+def sparse_topics(swapped: Make, seed: int, epochs: int = 100) -> Scores:
+    """Few documents of many words, from topics far sparser than gamma0 = 0.2 says."""
+    truth = topic(prme.PRME, 2.0, 400, alpha=3.0, gamma0=0.02)
+    return words(truth, swapped, topic(prme.PRME, vocab_size=400), seed, train=60, epochs=epochs)
+
+
+#: By name: what draws the data, the swapped model and the other, and how they are scored.
+COMPARISONS: dict[str, Callable[[int], Scores]] = {
+    "negative-binomial against Poisson counts": partial(rows, NEGATIVE, NEGATIVE, POISSON, r=HALF, epochs=200),
+    "Poisson against negative-binomial counts": partial(rows, POISSON, POISSON, NEGATIVE, epochs=200),
+    "binary against non-negative loadings": partial(rows, BINARY, BINARY, GAUSSIAN, tau=FOUR),
+    "non-negative against binary loadings": partial(rows, GAUSSIAN, GAUSSIAN, BINARY, tau=FOUR),
+    "covariates against none": partial(
+        words, topic(swaps.CovariatePRME, 4.0, h_scale=0.3), topic(swaps.CovariatePRME), PLAIN, observed=0.1
+    ),
+    "Gaussian process against f = 0": partial(clusters, topic(prme.HDP, beta=50.0)),
+    "Gaussian process against the decoder": partial(clusters, topic(prme.PRME, beta=50.0)),
+    "Gaussian process against f = 0, short documents": partial(words, PROCESS, FITTED, HDP, observed=0.1),
+    "log-normal against Gamma loadings": partial(
+        words, topic(swaps.LogNormalPRME, 1.0, spread=0.5), topic(swaps.LogNormalPRME, spread=0.5), PLAIN
+    ),
+    "horseshoe against Normal embeddings": partial(
+        words, topic(swaps.HorseshoePRME, 2.0), topic(swaps.HorseshoePRME), PLAIN, observed=0.1
+    ),
+    "Pitman-Yor against GEM sticks": partial(
+        words, topic(swaps.PitmanYorPRME, 2.0, discount=0.5), topic(swaps.PitmanYorPRME, discount=0.5), PLAIN
+    ),
+    "learned discount against GEM sticks": partial(
+        words, topic(swaps.PitmanYorPRME, 2.0, discount=0.5), topic(swaps.LearnedPitmanYorPRME), PLAIN
+    ),
+    "symmetric Dirichlet against GEM weights": partial(
+        words, topic(swaps.FiniteDirichletPRME, 2.0, alpha=8.0), topic(swaps.FiniteDirichletPRME, alpha=8.0), PLAIN
+    ),
+    "learned gamma0 against 0.2": partial(
+        sparse_topics, topic(swaps.HyperPriorPRME, vocab_size=400, priors={"gamma0": FLAT})
+    ),
+    "learned alpha, beta and gamma0 against the defaults": partial(sparse_topics, LEARNED),
+    "the same, both trained three times as long": partial(sparse_topics, LEARNED, epochs=300),
+}
+
+
+def measured(name: str, seeds: Iterable[int]) -> dict[str, Any]:
+    """One comparison over seeds."""
+    scores = np.array([COMPARISONS[name](seed) for seed in seeds])  # (seeds, 2)
+    gain = scores[:, 0] - scores[:, 1]
+    error = gain.std(ddof=1) / len(gain) ** 0.5
+    numbers = {"swapped": scores[:, 0].mean(), "unswapped": scores[:, 1].mean(), "gain": gain.mean(), "error": error}
+    wins = f"{int((gain > 0).sum())} of {len(gain)}"
+    return {"comparison": name, **{key: round(float(x), 4) for key, x in numbers.items()}, "seeds won": wins}
+
+
+def main() -> None:
+    torch.set_default_dtype(torch.float64)
+    known = (
+        {row["comparison"]: row for row in json.loads(RESULTS.read_text())["comparisons"]} if RESULTS.exists() else {}
+    )
+    for name in COMPARISONS:
+        if not sys.argv[1:] or any(word in name for word in sys.argv[1:]):
+            known[name] = measured(name, range(SEEDS))
+            print(known[name], flush=True)
+            kept = [known[name] for name in COMPARISONS if name in known]
+            RESULTS.write_text(json.dumps({"comparisons": kept, **MEANING}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

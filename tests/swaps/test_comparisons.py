@@ -1,0 +1,45 @@
+"""A swapped model against the unswapped one on held-out data of its own, as `benchmarks/swaps.py` measures it."""
+
+import json
+
+import pytest
+
+from benchmarks.swaps import COMPARISONS, RESULTS, measured
+
+#: Comparisons in which the swapped model is not better than the other by three standard errors and on all five seeds.
+#: Sticks say which topics are large, which the documents say too.
+NOT_WON = {
+    "Gaussian process against the decoder",
+    "Gaussian process against f = 0, short documents",
+    "horseshoe against Normal embeddings",
+    "Pitman-Yor against GEM sticks",
+    "learned discount against GEM sticks",
+    "symmetric Dirichlet against GEM weights",
+    "the same, both trained three times as long",
+}
+
+
+def test_the_stored_table_has_every_comparison_and_says_which_are_won():
+    rows = {row["comparison"]: row for row in json.loads(RESULTS.read_text())["comparisons"]}
+    assert list(rows) == list(COMPARISONS)
+    won = {name for name, row in rows.items() if row["gain"] > 3 * row["error"] and row["seeds won"] == "5 of 5"}
+    assert set(rows) - won == NOT_WON
+
+
+@pytest.mark.parametrize(
+    ("name", "margin"),
+    [
+        ("learned gamma0 against 0.2", 0.02),
+        pytest.param("negative-binomial against Poisson counts", 2.0, marks=pytest.mark.slow),
+        pytest.param("Poisson against negative-binomial counts", 0.3, marks=pytest.mark.slow),
+        pytest.param("binary against non-negative loadings", 0.5, marks=pytest.mark.slow),
+        pytest.param("covariates against none", 0.02, marks=pytest.mark.slow),
+        pytest.param("log-normal against Gamma loadings", 0.01, marks=pytest.mark.slow),
+        pytest.param("Gaussian process against f = 0", 0.01, marks=pytest.mark.slow),
+    ],
+)
+def test_a_swap_is_better_on_data_of_its_own(name, margin):
+    """On each of two seeds, and by the margin in their mean; margins are half of the stored gains or less."""
+    row = measured(name, range(2))
+    assert row["seeds won"] == "2 of 2"
+    assert row["gain"] > margin
