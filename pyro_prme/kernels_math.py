@@ -59,6 +59,7 @@ _OPTIONS: dict[str, Any] = {
     "nogil": True,
     "fastmath": {"reassoc", "contract", "arcp", "nsz"},  # infinities and NaN keep their meaning
 }
+#: Compiles a function that the loops call, with the options that they all have.
 fast = numba.njit(**_OPTIONS)
 
 
@@ -83,6 +84,7 @@ def exp_in_place(x, power):
 
 @numba.njit(nogil=True, fastmath=True)
 def maximum(x):
+    """The largest entry of a vector."""
     top = x[0]
     for k in range(1, x.size):
         top = max(top, x[k])
