@@ -2,6 +2,7 @@
 
 import torch
 
+from pyro_prme import HDP, Batch, PRMEGuide
 from pyro_prme.bounds import (
     assignment_entropy,
     dirichlet_entropy,
@@ -115,3 +116,12 @@ def test_robbins_monro_rates():
     assert robbins_monro_rate(0, delay=100.0, decay=0.75) == 100**-0.75
     rates = [robbins_monro_rate(t, delay=1.0, decay=0.6) for t in range(10_000)]
     assert sum(r**2 for r in rates[5000:]) < sum(rates[5000:])
+
+
+def test_the_sums_of_gamma_are_those_of_all_words():
+    """More words than are summed at a time."""
+    rule = PRMEGuide(HDP(3, 9000, 2)).plan(Batch.from_tokens([[0, 1], [8999]])).rules["theta"]
+    rule.set(torch.rand(9000, 3))
+    torch.testing.assert_close(rule.total, rule.gamma.sum(0))
+    rule.natural_step(0.5)
+    torch.testing.assert_close(rule.total, rule.gamma.sum(0))
