@@ -6,6 +6,10 @@ of epochs, and score the same held-out data. Likelihoods of rows are scored by t
 are means, and higher is better. The gain is the swapped model's score less the other's, paired by seed, and the error
 its standard error over seeds.
 
+Priors of what all documents share (sticks, embeddings, the process) matter while documents are few, and are overruled
+by many: they are compared on 8 to 40 documents with topics that are known (`few`), and, where the names say so, on 300
+with topics that are not (`words`).
+
     python benchmarks/swaps.py [WORD ...]
 
 writes results/swaps.json; with words, only the comparisons that have one in their name are measured anew.
@@ -19,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyro
 import torch
 from pyro import distributions as dist
 from torch import Tensor
@@ -26,6 +31,7 @@ from torch import Tensor
 import pyro_prme as prme
 from pyro_prme import swaps
 from pyro_prme.networks import LinearDecoder
+from pyro_prme.rules import Point
 from pyro_prme.swaps.factors import row_guide
 
 RESULTS = Path(__file__).parent / "results" / "swaps.json"
@@ -90,6 +96,64 @@ def words(
     return scores[0], scores[1]
 
 
+def known(*kinds: Make, num_topics: int, **settings: Any) -> Make:
+    """Makes a model, given its number of documents, whose topics are known: each has two words of its own."""
+    theta = pairs(num_topics)
+
+    def sample_theta(self: Any) -> Tensor:
+        return pyro.sample("theta", dist.Dirichlet(1e4 * theta + 0.01))
+
+    kind = type("Known", kinds, {"sample_theta": sample_theta})
+    return lambda num: kind(num_topics, 2 * num_topics, num, h_dim=3, ell_dim=3, **settings)
+
+
+def equal_sticks(num_topics: int) -> Tensor:
+    """V whose weights are equal."""
+    return 1 / torch.arange(num_topics, 1, -1, dtype=torch.float64)
+
+
+def pairs(num_topics: int) -> Tensor:
+    """Topics of two words each, shape (K, 2 K)."""
+    return torch.kron(torch.eye(num_topics), torch.full((1, 2), 0.5)).double()
+
+
+def few(
+    truth: Make,
+    swapped: Make,
+    unswapped: Make,
+    seed: int,
+    *,
+    train: int,
+    length: int,
+    decoder: Callable[[], Any] | None = None,
+    rules: Callable[[], dict[str, Any]] = dict,
+    **given: Tensor,
+) -> Scores:
+    """Mean log probability of a hidden word, 90% of each of 200 new documents, learned from few documents.
+
+    V starts at equal weights in both models.
+    """
+    torch.manual_seed(seed)
+    model = truth(train + 200)
+    if decoder is not None:
+        model.decoder = decoder()
+    K = model.num_topics
+    counts, _ = swaps.simulate_corpus(model, [length] * (train + 200), seed, theta=pairs(K), **given)
+    corpus = prme.Corpus(counts, tuple(map(str, range(counts.shape[1]))))
+    split = corpus[train:].split_tokens(observed=0.1, seed=seed)
+    scores = []
+    for make in (swapped, unswapped):
+        torch.manual_seed(seed)
+        model = make(train)
+        guide = model.make_guide(rules()) if hasattr(model, "make_guide") else prme.PRMEGuide(model, rules=rules())
+        guide.plan(prme.Batch.from_csr(counts[:train]))
+        guide.rule("V").set(equal_sticks(K))
+        prme.Trainer(model, guide, counts[:train], batch_size=train, learning_rate=0.02, start=None, seed=seed).fit(300)
+        model.num_documents = 200
+        scores.append(swaps.completion_score(guide, split))
+    return scores[0], scores[1]
+
+
 def factor(kind: Make, **settings: Any) -> Make:
     """Makes a model of rows, given their number."""
     return lambda num: kind(FACTORS, COLUMNS, num, h_dim=3, ell_dim=2, **settings)
@@ -116,32 +180,60 @@ def topic(kind: Make, scale: float = 0.0, vocab_size: int = WORDS, **settings: A
     return make
 
 
-def linear(scale: float) -> LinearDecoder:
+def linear(scale: float, num_topics: int = TOPICS) -> LinearDecoder:
     """f = scale / sqrt(3) h' ell."""
-    decoder = LinearDecoder(TOPICS, 3, 3, max_variance=0.1)
+    decoder = LinearDecoder(num_topics, 3, 3, max_variance=0.1)
     with torch.no_grad():
         decoder.weights.weight.copy_(scale / 3**0.5 * torch.eye(3))
         decoder.weights.bias.zero_()
     return decoder
 
 
-PLAIN, HDP = topic(prme.PRME), topic(prme.HDP)
+PLAIN = topic(prme.PRME)
 GAUSSIAN, BINARY = factor(swaps.GaussianPRME), factor(swaps.BinaryPRME)
 POISSON = factor(swaps.PoissonPRME, beta=20.0, factors="gamma", gamma0=1.0)
 NEGATIVE = factor(swaps.NegativeBinomialPRME, beta=20.0, gamma0=1.0)
 HALF, FOUR = torch.tensor([0.5, 4.0], dtype=torch.float64)
-PROCESS, FITTED = topic(swaps.GaussianProcessPRME, amplitude=3.0), topic(swaps.GaussianProcessPRME)
 LEARNED = topic(swaps.HyperPriorPRME, vocab_size=400)
+HDP40 = known(prme.HDP, num_topics=40)
+YOR = known(swaps.PitmanYorPRME, prme.HDP, num_topics=40, discount=0.5)
+YOR_LEARNED = known(swaps.LearnedPitmanYorPRME, prme.HDP, num_topics=40)
+SYMMETRIC = known(swaps.FiniteDirichletPRME, prme.HDP, num_topics=40, alpha=20.0)
 FLAT = dist.Gamma(torch.tensor(2.0, dtype=torch.float64), 10.0)  # of mean 0.2
+
+
+def sticks(truth: Make, swapped: Make, seed: int, train: int = 8) -> Scores:
+    """Sticks alone, without f, against the HDP's; both as points on the logit scale, so that only the priors differ."""
+    rules = lambda: {"V": Point(unconstrained=True)}  # noqa: E731
+    return few(truth, swapped, HDP40, seed, train=train, length=40, rules=rules)
+
+
+def process(unswapped: Make, seed: int) -> Scores:
+    """A Gaussian process on four clusters of five topics."""
+    corners = torch.tensor([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]], dtype=torch.float64)
+    settings = {"num_topics": 20, "beta": 20.0}
+    truth = known(swaps.GaussianProcessPRME, amplitude=2.0, **settings)
+    return few(
+        truth, known(swaps.GaussianProcessPRME, **settings), unswapped, seed,
+        train=40, length=100, ell=2 * corners.repeat_interleave(5, 0), V=equal_sticks(20),
+    )  # fmt: skip
+
+
+def horseshoe(train: int, seed: int) -> Scores:
+    """Embeddings of heavy tails, seen through a linear f; both models have the default decoder."""
+    swapped, unswapped = (known(kind, num_topics=20, beta=20.0) for kind in (swaps.HorseshoePRME, prme.PRME))
+    return few(
+        swapped, swapped, unswapped, seed,
+        train=train, length=100, decoder=partial(linear, 2.0, 20), V=equal_sticks(20),
+    )  # fmt: skip
 
 
 def clusters(unswapped: Make, seed: int) -> Scores:
     """A Gaussian process on two clusters of topics of equal size, with long documents of which little is seen."""
     ell = torch.tensor([[-1.5, 0.0, 0.0], [1.5, 0.0, 0.0]], dtype=torch.float64).repeat_interleave(TOPICS // 2, 0)
-    V = 1 / torch.arange(TOPICS, 1, -1, dtype=torch.float64)
     truth = topic(swaps.GaussianProcessPRME, amplitude=2.0, beta=50.0)
     fitted = topic(swaps.GaussianProcessPRME, beta=50.0)
-    return words(truth, fitted, unswapped, seed, length=200, observed=0.05, ell=ell, V=V)
+    return words(truth, fitted, unswapped, seed, length=200, observed=0.05, ell=ell, V=equal_sticks(TOPICS))
 
 
 def sparse_topics(swapped: Make, seed: int, epochs: int = 100) -> Scores:
@@ -159,22 +251,23 @@ COMPARISONS: dict[str, Callable[[int], Scores]] = {
     "covariates against none": partial(
         words, topic(swaps.CovariatePRME, 4.0, h_scale=0.3), topic(swaps.CovariatePRME), PLAIN, observed=0.1
     ),
-    "Gaussian process against f = 0": partial(clusters, topic(prme.HDP, beta=50.0)),
-    "Gaussian process against the decoder": partial(clusters, topic(prme.PRME, beta=50.0)),
-    "Gaussian process against f = 0, short documents": partial(words, PROCESS, FITTED, HDP, observed=0.1),
+    "Gaussian process against f = 0": partial(process, known(prme.HDP, num_topics=20, beta=20.0)),
+    "Gaussian process against the decoder": partial(process, known(prme.PRME, num_topics=20, beta=20.0)),
+    "Gaussian process against f = 0, 300 documents": partial(clusters, topic(prme.HDP, beta=50.0)),
+    "Gaussian process against the decoder, 300 documents": partial(clusters, topic(prme.PRME, beta=50.0)),
     "log-normal against Gamma loadings": partial(
         words, topic(swaps.LogNormalPRME, 1.0, spread=0.5), topic(swaps.LogNormalPRME, spread=0.5), PLAIN
     ),
-    "horseshoe against Normal embeddings": partial(
-        words, topic(swaps.HorseshoePRME, 2.0), topic(swaps.HorseshoePRME), PLAIN, observed=0.1
-    ),
-    "Pitman-Yor against GEM sticks": partial(
+    "horseshoe against Normal embeddings": partial(horseshoe, 12),
+    "horseshoe against Normal embeddings, 8 documents": partial(horseshoe, 8),
+    "horseshoe against Normal embeddings, 20 documents": partial(horseshoe, 20),
+    "Pitman-Yor against GEM sticks": partial(sticks, YOR, YOR),
+    "learned discount against GEM sticks": partial(sticks, YOR, YOR_LEARNED),
+    "symmetric Dirichlet against GEM weights": partial(sticks, SYMMETRIC, SYMMETRIC),
+    "Pitman-Yor against GEM sticks, 300 documents": partial(
         words, topic(swaps.PitmanYorPRME, 2.0, discount=0.5), topic(swaps.PitmanYorPRME, discount=0.5), PLAIN
     ),
-    "learned discount against GEM sticks": partial(
-        words, topic(swaps.PitmanYorPRME, 2.0, discount=0.5), topic(swaps.LearnedPitmanYorPRME), PLAIN
-    ),
-    "symmetric Dirichlet against GEM weights": partial(
+    "symmetric Dirichlet against GEM weights, 300 documents": partial(
         words, topic(swaps.FiniteDirichletPRME, 2.0, alpha=8.0), topic(swaps.FiniteDirichletPRME, alpha=8.0), PLAIN
     ),
     "learned gamma0 against 0.2": partial(
