@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from pyro_prme.kernels_decoder import Buffers, over_pairs
+
 __all__ = [
     "BatchNorm",
     "Decoder",
@@ -126,7 +128,7 @@ class Decoder(RandomFunction):
     """The decoder network of the paper: mean and variance of f(h_n, ell_k) from a stack of layers on (h, ell).
 
     The first layer is linear in (h, ell), so W_h h + W_ell ell is computed and added, and no concatenated rows are
-    formed.
+    formed. Without residual connections the layers run in :mod:`pyro_prme.kernels_decoder`.
 
     Args:
         num_topics: K.
@@ -154,12 +156,19 @@ class Decoder(RandomFunction):
         self.norm = BatchNorm(hidden[0]) if batch_norm else nn.Identity()
         self.stack = Stack(hidden, batch_norm=batch_norm, residual=residual)
         self.head = nn.Linear(hidden[-1], 2)
+        self.buffers_of_pairs = Buffers()
 
     def topic_centred(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
-        rows = self.from_h(h).unsqueeze(-2) + self.from_ell(ell)  # (B, K, width)
-        x = self.norm(rows.flatten(0, 1).relu())
-        mean, variance = self.head(self.stack(x)).unflatten(0, rows.shape[:2]).unbind(-1)
+        mean, variance = self.rows(self.from_h(h), self.from_ell(ell)).unbind(-1)
         return mean - mean.mean(-1, keepdim=True), variance
+
+    def rows(self, x: Tensor, y: Tensor) -> Tensor:
+        """Outputs of the head for all sums of a row of x (B, width) and one of y (K, width), shape (B, K, 2)."""
+        if not len(self.stack.shortcuts):
+            layers, norms = [*self.stack.layers, self.head], [self.norm, *self.stack.norms]
+            return over_pairs(x, y, layers, norms, self.buffers_of_pairs)
+        pairs = x.unsqueeze(-2) + y  # (B, K, width)
+        return self.head(self.stack(self.norm(pairs.flatten(0, 1).relu()))).unflatten(0, pairs.shape[:2])
 
 
 class LinearDecoder(RandomFunction):
