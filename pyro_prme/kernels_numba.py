@@ -10,10 +10,6 @@ Each loop takes (first, step) and handles every step-th item, so that Python thr
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 from numba.core import event
@@ -29,6 +25,7 @@ from pyro_prme.kernels_math import (
     responsibilities,
     solve_epsilon,
 )
+from pyro_prme.kernels_threads import share_out
 
 __all__ = ["run"]
 
@@ -62,18 +59,11 @@ def run(
     corpus, limits = (indptr, word, count), (max_sweeps, tolerance, _SAFE[dtype.name])
     out = (counts, concentration, rate, epsilon, log_normalizer, sweeps)
     pieces = 1 if threads == 1 or len(word) * num_topics < _SMALL else 8 * threads
-    with event.install_listener("numba:compile", CompilationLog()), ThreadPoolExecutor(threads) as pool:
-
-        def share_out(loop: Callable[..., None], *args: Any) -> None:
-            loop(sys.maxsize, 1, *args)  # handles nothing: a compilation happens here, not in a thread's smaller stack
-            if pieces == 1:
-                loop(0, 1, *args)
-            else:
-                list(pool.map(lambda first: loop(first, pieces, *args), range(pieces)))
-
-        share_out(_word_table, elog_theta, limits[2], table, peak)
-        share_out(_documents, corpus, elog_theta, prior, e, start, limits, shared, out)
-        share_out(_statistics, _by_word(indptr, word, len(elog_theta)), count, elog_theta, shared, statistics)
+    with event.install_listener("numba:compile", CompilationLog()):
+        share_out(_word_table, pieces, threads, elog_theta, limits[2], table, peak)
+        share_out(_documents, pieces, threads, corpus, elog_theta, prior, e, start, limits, shared, out)
+        by_word = _by_word(indptr, word, len(elog_theta))
+        share_out(_statistics, pieces, threads, by_word, count, elog_theta, shared, statistics)
     elog_loadings[:] = elog
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyro_prme.kernels_math import cached
+from pyro_prme.kernels_threads import share_out
 
 __all__ = ["LazyAdam"]
 
@@ -81,9 +81,7 @@ def move_rows(
 def _move_rows_compiled(table: Tensor, m: Tensor, v: Tensor, rows: Tensor, g: Tensor, *settings: float) -> None:
     arrays = [x.detach().numpy() for x in (table, m, v, rows, g.contiguous())]
     threads = torch.get_num_threads()
-    _adam_rows(len(rows), 1, *arrays, *settings)  # moves nothing: compiles
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda first: _adam_rows(first, threads, *arrays, *settings), range(threads)))
+    share_out(_adam_rows, threads, threads, *arrays, *settings)
 
 
 @cached

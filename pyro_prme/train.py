@@ -25,7 +25,7 @@ from pyro_prme.updates import robbins_monro_rate
 __all__ = ["Trainer"]
 
 MODES = ("batch", "online")
-_CENTRING = 2000  # documents over which f is centred: the error is a fortieth of f's spread
+_CENTRING = 1000  # documents over which f is centred: the error is a thirtieth of f's spread
 
 
 class Trainer:
@@ -187,7 +187,7 @@ class Trainer:
 
     @torch.no_grad()
     def recentre(self) -> None:
-        """Recomputes the decoder's mean over documents, from at most 2,000 of them spread over the corpus."""
+        """Recomputes the decoder's mean over documents, from at most 1,000 of them spread over the corpus."""
         sites = {"h", "ell"} <= set(self.guide.rules)
         if isinstance(self.model, PRME) and sites and isinstance(self.guide.rule("ell"), Point):
             with eval_mode(self.guide):

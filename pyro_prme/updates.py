@@ -84,12 +84,12 @@ def loadings_update(
     return prior_concentration + counts, exp_neg_f + (length / epsilon).unsqueeze(-1)
 
 
-def dirichlet_update(prior: Tensor | float, statistics: Tensor, out: Tensor | None = None) -> Tensor:
-    r"""Dirichlet parameters given the expected topic-word counts (eq. update_eta), written to `out` if it is given.
+def dirichlet_update(prior: Tensor | float, statistics: Tensor) -> Tensor:
+    r"""Dirichlet parameters given the expected topic-word counts (eq. update_eta).
 
     .. math:: \gamma_{kd} = \gamma_0 + \sum_n \sum_m \phi_{nm}(k) 1(X_{nm} = d)
     """
-    return torch.add(statistics, prior, out=out)
+    return prior + statistics
 
 
 def natural_step(gamma: Tensor, target: Tensor, rate: float) -> Tensor:

@@ -18,14 +18,13 @@ from pyro_prme.bounds import (
 from pyro_prme.distributions import DigammaRows, ImpliedAssignment, WordMajorDirichlet, WordMajorPoint
 from pyro_prme.expectations import expected_log, expected_log_rows
 from pyro_prme.kernels import LocalStep
+from pyro_prme.kernels_gamma import natural_step_, sum_of_rows
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run, register
 from pyro_prme.rules.loadings import Local
-from pyro_prme.updates import assignment_probabilities, dirichlet_update
+from pyro_prme.updates import assignment_probabilities
 
 __all__ = ["Assignment", "DirichletTopics", "PointTopics", "Words"]
-
-_BLOCK = 4096  # words whose gamma is summed in its own precision, which is many times faster than in float64
 
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:
@@ -213,15 +212,15 @@ class DirichletTopics(Rule):
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:
-        target = dirichlet_update(self.prior(), self.pending, out=self.pending)
-        self.set(self.gamma.lerp_(target, rate))
+        prior = self.prior().expand_as(self.gamma)
+        shared = prior.stride(1) == 0  # the same for all topics
+        self.total.copy_(natural_step_(self.gamma, self.pending, prior[:, :1] if shared else prior, rate))
 
     @torch.no_grad()
     def set(self, gamma: Tensor) -> None:
         """Replaces gamma, word-major (D, K), and forgets the pending statistics."""
-        if gamma is not self.gamma:
-            self.gamma.copy_(gamma)
-        self.total.copy_(torch.stack([rows.sum(0) for rows in self.gamma.split(_BLOCK)]).sum(0, dtype=torch.float64))
+        self.gamma.copy_(gamma)
+        self.total.copy_(sum_of_rows(self.gamma))
         self.pending.zero_()
 
     def prior(self) -> Tensor:
