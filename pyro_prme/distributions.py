@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from pyro_prme.expectations import expected, expected_log, expected_log_rows
+from pyro_prme.kernels_gamma import DigammaRows
 from pyro_prme.updates import assignment_probabilities
 
 __all__ = [
-    "DigammaRows",
     "ImpliedAssignment",
     "TopicAssignment",
     "WordGivenTopic",
@@ -145,31 +145,6 @@ class WordGivenTopic(TorchDistribution):
 
     def expand(self, batch_shape: Any, _instance=None) -> "WordGivenTopic":
         return WordGivenTopic(self.theta, self.topic.expand(batch_shape))
-
-
-class DigammaRows:
-    """digamma of rows of a table (D, K), each row computed once until the table changes in place.
-
-    The batches of an epoch share their words, and digamma of each batch's rows took as long as their local step.
-    """
-
-    def __init__(self) -> None:
-        self._table = self._values = self._known = torch.empty(0)
-        self._version = 0
-
-    def __deepcopy__(self, memo: Any) -> "DigammaRows":
-        return DigammaRows()
-
-    def __call__(self, table: Tensor, words: Tensor) -> Tensor:
-        """Shape (W, K)."""
-        if table is not self._table:
-            self._table, self._values, self._version = table, torch.empty_like(table), -1
-        if table._version != self._version:
-            self._version, self._known = table._version, torch.zeros(len(table), dtype=torch.bool, device=table.device)
-        new = words[~self._known[words]]
-        self._values[new] = torch.digamma(table[new])
-        self._known[new] = True
-        return self._values[words]
 
 
 class WordMajorDirichlet(dist.Dirichlet):

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
+from pyro_prme.buffers import Buffers
+from pyro_prme.kernels_words import sums_by_word
 from pyro_prme.networks import BatchNorm, Stack, check_depth
 
 __all__ = ["BagOfWordsEncoder", "TopicEncoder", "encoder_of_depth", "hide_words"]
@@ -47,20 +49,19 @@ class _WordSums(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, share: Tensor, batch: Batch, sparse: bool) -> Tensor:
+    def forward(ctx: Any, table: Tensor, share: Tensor, batch: Batch, sparse: bool, memory: Buffers) -> Tensor:
         ctx.save_for_backward(share)
-        ctx.batch, ctx.size, ctx.sparse = batch, table.shape, sparse
+        ctx.batch, ctx.size, ctx.sparse, ctx.memory = batch, table.shape, sparse, memory
         return _bags(table, batch.words[batch.local_word], batch.indptr[:-1], share)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         batch, (share,) = ctx.batch, ctx.saved_tensors
-        order, count = batch.local_word.argsort(stable=True), torch.bincount(batch.local_word)
-        rows = _bags(gradient.contiguous(), batch.document[order], count.cumsum(0) - count, share[order])  # (W, width)
+        rows = sums_by_word(batch.indptr, batch.local_word, len(batch.words), share, gradient, ctx.memory)  # (W, width)
         table = torch.sparse_coo_tensor(
             batch.words.unsqueeze(0), rows, ctx.size, is_coalesced=True, check_invariants=False
         )
-        return table if ctx.sparse else table.to_dense(), None, None, None
+        return table if ctx.sparse else table.to_dense(), None, None, None, None
 
 
 def _bags(table: Tensor, rows: Tensor, begin: Tensor, weight: Tensor) -> Tensor:
@@ -101,11 +102,12 @@ class BagOfWordsEncoder(nn.Module):
         self.norm = BatchNorm(first) if batch_norm and rest else nn.Identity()
         self.stack = Stack([first, *rest[:-1]], batch_norm=batch_norm, residual=residual)
         self.head = nn.Linear([first, *rest][-2], h_dim) if rest else nn.Identity()
+        self.memory = Buffers()
 
     def forward(self, batch: Batch, topics: Tensor | None = None) -> Tensor:
         """h of each document, shape (B, h_dim)."""
         share = _shares(batch, self.word_dropout if self.training else 0.0).to(self.bias.dtype)
-        x = _WordSums.apply(self.words.weight, share, batch, self.words.sparse) + self.bias
+        x = _WordSums.apply(self.words.weight, share, batch, self.words.sparse, self.memory) + self.bias
         if isinstance(self.head, nn.Identity):
             return x
         return self.head(self.stack(self.norm(x.relu())))

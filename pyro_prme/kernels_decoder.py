@@ -3,7 +3,7 @@
 A layer of the decoder holds documents x topics x width numbers, 16 MB with the defaults. Written as torch modules, each
 activation, each normalised one and each gradient is allocated anew, and the system's mapping of fresh memory can take
 longer than the arithmetic. Here batch norm is folded into the weights of the layer behind it, so that one table a layer
-is all that is kept for the backward pass, and the tables come from `Buffers`.
+is all that is kept for the backward pass, and the tables lie in memory that is used again (`Buffers`).
 
 The plain form is :class:`pyro_prme.networks.Stack`, which decoders with residual connections use; tests hold the two
 together.
@@ -18,49 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["Buffers", "over_pairs"]
+from pyro_prme.buffers import Buffers
+
+__all__ = ["over_pairs"]
 
 _BLOCK = 8192  # pairs at a time where no gradient is needed: their tables stay in the processor's cache
-
-
-class Buffers:
-    """Flat memory that is lent to one forward and backward pass, and taken back when autograd lets go of the pass."""
-
-    def __init__(self) -> None:
-        self._free: list[Tensor] = []
-
-    def __deepcopy__(self, memo: dict) -> Buffers:
-        return Buffers()
-
-    def __reduce__(self) -> tuple:
-        return Buffers, ()
-
-    def lend(self, like: Tensor, shapes: Sequence[tuple[int, int]]) -> Loan:
-        """Tables of the given shapes with arbitrary contents, of the dtype and device of a tensor."""
-        flat = []
-        for rows, columns in shapes:
-            fits = [x for x in self._free if x.numel() >= rows * columns and x.dtype == like.dtype]
-            fits = [x for x in fits if x.device == like.device]
-            if fits:
-                self._free = [x for x in self._free if x is not fits[0]]
-            else:
-                self._free = self._free[1:]  # too small: it makes room for a larger one
-            flat.append(fits[0] if fits else like.new_empty(rows * columns))
-        tables = [x[: rows * columns].view(rows, columns) for x, (rows, columns) in zip(flat, shapes, strict=True)]
-        return Loan(self, flat, tables)
-
-    def take_back(self, flat: list[Tensor]) -> None:
-        self._free += flat
-
-
-class Loan:
-    """Tables on loan; they go back when nobody holds the loan any more."""
-
-    def __init__(self, owner: Buffers, flat: list[Tensor], tables: list[Tensor]) -> None:
-        self._owner, self._flat, self.tables = owner, flat, tables
-
-    def __del__(self) -> None:
-        self._owner.take_back(self._flat)
 
 
 class _Level(NamedTuple):
@@ -76,17 +38,16 @@ class _Level(NamedTuple):
     of_batch: bool  # whether mean and variance are those of r
 
     @classmethod
-    def of(cls, layer: nn.Linear, norm: nn.Module, r: Tensor | None = None) -> _Level:
+    def of(cls, layer: nn.Linear, norm: Any, r: Any = None) -> _Level:
         """For rows r (N, in): a norm in training mode takes their moments, and its running ones follow."""
         W, b = layer.weight.detach(), layer.bias.detach()
         if not isinstance(norm, nn.BatchNorm1d):
             one = torch.ones_like(W[0])
             return cls(W, W, b, one, 0 * one, 0 * one, one, False)
+        mean, variance = norm.running_mean, norm.running_var
         if norm.training:
             norm.num_batches_tracked.add_(1)
-            mean, variance = torch.batch_norm_update_stats(r, norm.running_mean, norm.running_var, norm.momentum)
-        else:
-            mean, variance = norm.running_mean, norm.running_var
+            mean, variance = torch.batch_norm_update_stats(r, mean, variance, norm.momentum)
         inverse = (variance + norm.eps).rsqrt()
         S = norm.weight.detach() * inverse
         T = norm.bias.detach() - mean * S
@@ -117,11 +78,10 @@ class _OverPairs(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, layers: list[nn.Linear], norms: list[nn.Module], pool: Buffers, *_: Tensor
+        ctx: Any, x: Tensor, y: Tensor, layers: list[nn.Linear], norms: list[nn.Module], memory: Buffers, *_: Tensor
     ) -> Tensor:
-        rows = len(x) * len(y)
-        loan = pool.lend(x, [(rows, layer.in_features) for layer in layers])
-        r, *rest = loan.tables
+        tables = [memory.empty((len(x) * len(y), layer.in_features), x) for layer in layers]
+        r, *rest = tables
         torch.add(x.unsqueeze(-2), y, out=r.view(len(x), len(y), -1)).relu_()
         levels = []
         for layer, norm, out in zip(layers, norms, [*rest, None], strict=True):
@@ -129,7 +89,7 @@ class _OverPairs(torch.autograd.Function):
             r = levels[-1].forward(r, out)
             if out is not None:
                 r.relu_()
-        ctx.loan, ctx.pool, ctx.levels, ctx.sizes = loan, pool, levels, (len(x), len(y))
+        ctx.tables, ctx.memory, ctx.levels, ctx.sizes = tables, memory, levels, (len(x), len(y))
         ctx.normed = [isinstance(norm, nn.BatchNorm1d) for norm in norms]
         return r
 
@@ -137,19 +97,16 @@ class _OverPairs(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple:
         found: list[list[Tensor]] = []
-        loan = ctx.pool.lend(g, [table.shape for table in ctx.loan.tables])
         g = g.contiguous()
-        for level, r, out, normed in zip(
-            reversed(ctx.levels), reversed(ctx.loan.tables), reversed(loan.tables), reversed(ctx.normed), strict=True
-        ):
-            g, parts = level.backward(r, g, out)
+        for level, r, normed in zip(reversed(ctx.levels), reversed(ctx.tables), reversed(ctx.normed), strict=True):
+            g, parts = level.backward(r, g, ctx.memory.empty(r.shape, r))
             found.insert(0, [parts[key] for key in ("W", "b", *(("weight", "bias") if normed else ()))])
         pairs = g.view(*ctx.sizes, -1)
         return pairs.sum(1), pairs.sum(0), None, None, None, *(part for parts in found for part in parts)
 
 
 def over_pairs(
-    x: Tensor, y: Tensor, layers: Sequence[nn.Linear], norms: Sequence[nn.Module], pool: Buffers
+    x: Tensor, y: Tensor, layers: Sequence[nn.Linear], norms: Sequence[nn.Module], memory: Buffers
 ) -> Tensor:
     r"""Layers on the sums of all pairs: relu, norm and linear layer, as often as there are layers.
 
@@ -162,7 +119,7 @@ def over_pairs(
         y: shape (K, width).
         layers: linear layers with biases.
         norms: for each layer, the batch norm or identity in front of it.
-        pool: where memory comes from.
+        memory: where tables come from.
 
     Returns:
         Shape (B, K, out).
@@ -172,7 +129,7 @@ def over_pairs(
     if frozen and not (torch.is_grad_enabled() and any(p.requires_grad for p in (x, y, *parameters))):
         levels = [_Level.of(*pair) for pair in zip(layers, norms, strict=True)]
         return torch.cat([_without_gradient(part, y, levels) for part in x.split(max(1, _BLOCK // len(y)))])
-    out = _OverPairs.apply(x, y, list(layers), list(norms), pool, *parameters)
+    out = _OverPairs.apply(x, y, list(layers), list(norms), memory, *parameters)
     return out.view(len(x), len(y), -1)
 
 

@@ -1,17 +1,20 @@
-"""The natural step for Dirichlet parameters in one pass over memory: nothing else in a step touches all of K x D."""
+"""Passes over Dirichlet parameters, word-major (D, K): digamma, and the natural step, which alone touches all."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pyro_prme.kernels_math import cached
+from pyro_prme.kernels_math import cached, digamma_parts, log_in_place
 from pyro_prme.kernels_threads import share_out
 from pyro_prme.updates import dirichlet_update, natural_step
 
-__all__ = ["natural_step_", "sum_of_rows"]
+__all__ = ["DigammaRows", "natural_step_", "natural_step_torch_", "sum_of_rows"]
 
+_SMALL = 100_000  # numbers below which one thread is enough
 _BLOCK = 2048  # words whose rows one thread sums; blocks are added up in order, whatever the number of threads
 
 
@@ -28,15 +31,20 @@ def natural_step_(gamma: Tensor, pending: Tensor, prior: Tensor, rate: float) ->
         The sums of the new gamma over words, shape (K,), float64.
     """
     if gamma.device.type != "cpu":
-        gamma.copy_(natural_step(gamma, dirichlet_update(prior, pending), rate))
-        pending.zero_()
-        return sum_of_rows(gamma)
+        return natural_step_torch_(gamma, pending, prior, rate)
     totals = _empty_totals(gamma)
     arrays = gamma.numpy(), pending.numpy(), prior.to(gamma.dtype).contiguous().numpy()
     share_out(_move_rows, len(totals), torch.get_num_threads(), *arrays, float(rate), totals)
     for changed in (gamma, pending):
         torch.autograd.graph.increment_version(changed)
     return torch.as_tensor(totals.sum(0))
+
+
+def natural_step_torch_(gamma: Tensor, pending: Tensor, prior: Tensor, rate: float) -> Tensor:
+    """The same on any device."""
+    gamma.copy_(natural_step(gamma, dirichlet_update(prior, pending), rate))
+    pending.zero_()
+    return gamma.sum(0, dtype=torch.float64)
 
 
 def sum_of_rows(gamma: Tensor) -> Tensor:
@@ -50,6 +58,50 @@ def sum_of_rows(gamma: Tensor) -> Tensor:
 
 def _empty_totals(gamma: Tensor) -> np.ndarray:
     return np.zeros((-(-len(gamma) // _BLOCK), gamma.shape[1]))
+
+
+class DigammaRows:
+    """digamma of rows of a table (D, K), each row computed once until the table changes in place.
+
+    The batches of an epoch share their words.
+    """
+
+    def __init__(self) -> None:
+        self._table = self._values = self._known = torch.empty(0)
+        self._version = 0
+
+    def __deepcopy__(self, memo: Any) -> DigammaRows:
+        return DigammaRows()
+
+    def __call__(self, table: Tensor, words: Tensor) -> Tensor:
+        """For distinct words, shape (W, K)."""
+        if table is not self._table:
+            self._table, self._values, self._version = table, torch.empty_like(table), -1
+        if table._version != self._version:
+            self._version, self._known = table._version, torch.zeros(len(table), dtype=torch.bool, device=table.device)
+        if table.device.type != "cpu":
+            return torch.digamma(table[words])
+        out, threads = table.new_empty(len(words), table.shape[1]), torch.get_num_threads()
+        arrays = (x.numpy() for x in (table, words, self._known, self._values, out))
+        share_out(_digamma_rows, 1 if out.numel() < _SMALL else 8 * threads, threads, *arrays)
+        return out
+
+
+@cached
+def _digamma_rows(first, step, table, words, known, values, out):
+    s, t = np.empty(table.shape[1]), np.empty(table.shape[1])
+    for i in range(first, len(words), step):
+        w = words[i]
+        row, kept, target = table[w], values[w], out[i]
+        if not known[w]:
+            for k in range(row.size):
+                s[k], t[k] = digamma_parts(float(row[k]))
+            log_in_place(s)
+            for k in range(row.size):
+                kept[k] = s[k] - t[k]
+            known[w] = True
+        for k in range(row.size):
+            target[k] = kept[k]
 
 
 @cached

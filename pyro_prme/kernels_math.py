@@ -23,6 +23,7 @@ __all__ = [
     "exp_elog_gamma",
     "exp_in_place",
     "fast",
+    "log_in_place",
     "maximum",
     "responsibilities",
     "solve_epsilon",
@@ -80,6 +81,25 @@ def exp_in_place(x, power):
         bits[k] = (bits[k] + 1023) << 52
     for k in range(x.size):
         x[k] *= power[k]
+
+
+@numba.njit(error_model="numpy", nogil=True, fastmath={"contract"})
+def log_in_place(x):
+    """ln(x) in place for normal positive x, in loops that vectorise: x = 2^e m with m around 1, and a series for ln m.
+
+    With s = (m - 1) / (m + 1) it is ln m = 2 (s + s^3 / 3 + s^5 / 5 + ...).
+    """
+    bits, exponent = x.view(np.int64), np.empty(x.size)
+    for k in range(x.size):
+        shifted = bits[k] - 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2): m lies between it and sqrt(2)
+        exponent[k] = shifted >> 52
+        bits[k] = (shifted & 0x000FFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD
+    for k in range(x.size):
+        s = (x[k] - 1.0) / (x[k] + 1.0)
+        z = s * s
+        p = 1 / 11 + z * (1 / 13 + z * (1 / 15 + z * (1 / 17 + z * (1 / 19 + z / 21))))
+        p = 1 / 3 + z * (1 / 5 + z * (1 / 7 + z * (1 / 9 + z * p)))
+        x[k] = 2.0 * (s + s * z * p) + exponent[k] * 0.6931471805599453
 
 
 @numba.njit(nogil=True, fastmath=True)

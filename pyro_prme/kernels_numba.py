@@ -26,6 +26,7 @@ from pyro_prme.kernels_math import (
     solve_epsilon,
 )
 from pyro_prme.kernels_threads import share_out
+from pyro_prme.kernels_words import entries_by_word
 
 __all__ = ["run"]
 
@@ -62,7 +63,7 @@ def run(
     with event.install_listener("numba:compile", CompilationLog()):
         share_out(_word_table, pieces, threads, elog_theta, limits[2], table, peak)
         share_out(_documents, pieces, threads, corpus, elog_theta, prior, e, start, limits, shared, out)
-        by_word = _by_word(indptr, word, len(elog_theta))
+        by_word = entries_by_word(indptr, word, len(elog_theta))
         share_out(_statistics, pieces, threads, by_word, count, elog_theta, shared, statistics)
     elog_loadings[:] = elog
 
@@ -238,22 +239,6 @@ def _documents(first, step, corpus, elog_theta, prior, e, start, limits, shared,
                 log_normalizer[begin + m] = responsibilities(elog[n], elog_theta[words[m]], scratch[0], scratch[1])
         for k in range(num_topics):
             counts[n, k], concentration[n, k], rate[n, k] = n_k[k], a[k], r[k]
-
-
-@cached
-def _by_word(indptr, word, num_words):
-    """The entries sorted by word, in document order within a word, with their documents: a counting sort."""
-    offset = np.zeros(num_words + 1, np.int64)
-    for m in range(word.size):
-        offset[word[m] + 1] += 1
-    for w in range(num_words):
-        offset[w + 1] += offset[w]
-    order, owner, place = np.empty(word.size, np.int64), np.empty(word.size, np.int64), offset[:-1].copy()
-    for n in range(indptr.size - 1):
-        for m in range(indptr[n], indptr[n + 1]):
-            order[place[word[m]]], owner[place[word[m]]] = m, n
-            place[word[m]] += 1
-    return offset, order, owner
 
 
 @cached

@@ -62,7 +62,8 @@ class LazyAdam(torch.optim.Optimizer):
         state["step"] += 1
         first, second = group["betas"]
         rate = group["lr"] * math.sqrt(1 - second ** state["step"]) / (1 - first ** state["step"])
-        gradient = gradient if gradient.is_coalesced() else gradient.coalesce()
+        if not (gradient._indices().diff() > 0).all():  # autograd forgets that it was coalesced, and to do it is slow
+            gradient = gradient.coalesce()
         rows, values = gradient._indices()[0], gradient._values()
         move = _move_rows_compiled if table.device.type == "cpu" else move_rows
         move(table, state["m"], state["v"], rows, values, rate, first, second, group["eps"])

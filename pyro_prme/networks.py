@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pyro_prme.kernels_decoder import Buffers, over_pairs
+from pyro_prme.buffers import Buffers
+from pyro_prme.kernels_decoder import over_pairs
 
 __all__ = [
     "BatchNorm",
@@ -156,7 +157,7 @@ class Decoder(RandomFunction):
         self.norm = BatchNorm(hidden[0]) if batch_norm else nn.Identity()
         self.stack = Stack(hidden, batch_norm=batch_norm, residual=residual)
         self.head = nn.Linear(hidden[-1], 2)
-        self.buffers_of_pairs = Buffers()
+        self.memory = Buffers()
 
     def topic_centred(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
         mean, variance = self.rows(self.from_h(h), self.from_ell(ell)).unbind(-1)
@@ -166,7 +167,7 @@ class Decoder(RandomFunction):
         """Outputs of the head for all sums of a row of x (B, width) and one of y (K, width), shape (B, K, 2)."""
         if not len(self.stack.shortcuts):
             layers, norms = [*self.stack.layers, self.head], [self.norm, *self.stack.norms]
-            return over_pairs(x, y, layers, norms, self.buffers_of_pairs)
+            return over_pairs(x, y, layers, norms, self.memory)
         pairs = x.unsqueeze(-2) + y  # (B, K, width)
         return self.head(self.stack(self.norm(pairs.flatten(0, 1).relu()))).unflatten(0, pairs.shape[:2])
 

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from pyro_prme import kernels_gamma
-from pyro_prme.distributions import DigammaRows
-from pyro_prme.kernels_gamma import natural_step_, sum_of_rows
+from pyro_prme.kernels_gamma import DigammaRows, natural_step_, natural_step_torch_, sum_of_rows
 from pyro_prme.updates import dirichlet_update, natural_step
 
 WORDS, TOPICS = 5000, 3  # more words than a block
@@ -52,19 +50,31 @@ def test_what_was_kept_of_the_old_gamma_is_forgotten():
     torch.testing.assert_close(kept(gamma, words), torch.digamma(gamma[words]))
 
 
-def test_the_form_for_other_devices_is_the_same(monkeypatch):
+def test_the_form_for_other_devices_is_the_same():
     gamma, pending, prior = state(1)
     other, same = gamma.clone(), pending.clone()
-    total = natural_step_(gamma, pending, prior, 0.3)
-
-    class Elsewhere(torch.Tensor):
-        """Says that it is on another device than it is."""
-
-        @property
-        def device(self):
-            return torch.device("meta")
-
-    monkeypatch.setattr(kernels_gamma, "share_out", None)  # the compiled loops are out of reach
-    there = natural_step_(other.as_subclass(Elsewhere), same, prior, 0.3)
+    total, there = natural_step_(gamma, pending, prior, 0.3), natural_step_torch_(other, same, prior, 0.3)
     torch.testing.assert_close(other, gamma, rtol=1e-13, atol=0)
-    torch.testing.assert_close(there.as_subclass(torch.Tensor), total, rtol=1e-12, atol=0)
+    torch.testing.assert_close(there, total, rtol=1e-12, atol=0)
+    assert not same.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_digamma_of_rows(dtype):
+    """From the smallest parameters that a prior has to the largest counts."""
+    table = torch.logspace(-4, 8, WORDS * TOPICS, dtype=torch.float64).reshape(WORDS, TOPICS).to(dtype)
+    words = torch.randperm(WORDS)[: WORDS // 2]
+    found = DigammaRows()(table, words)
+    assert found.dtype == dtype
+    tolerance = 1e-11 if dtype == torch.float64 else 1e-6
+    expected = torch.digamma(table[words].double())
+    torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_rows_are_computed_once_until_the_table_changes():
+    table, kept = torch.rand(WORDS, TOPICS) + 0.1, DigammaRows()
+    kept(table, torch.arange(10))
+    kept._values[3] = 7.0  # a mark on what is kept
+    assert (kept(table, torch.tensor([3, 20]))[0] == 7).all()
+    table[0] += 1
+    torch.testing.assert_close(kept(table, torch.tensor([0, 3])), torch.digamma(table[[0, 3]]))
