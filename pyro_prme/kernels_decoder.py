@@ -41,7 +41,7 @@ class _Level(NamedTuple):
     def of(cls, layer: nn.Linear, norm: Any, r: Any = None) -> _Level:
         """For rows r (N, in): a norm in training mode takes their moments, and its running ones follow."""
         W, b = layer.weight.detach(), layer.bias.detach()
-        if not isinstance(norm, nn.BatchNorm1d):
+        if isinstance(norm, nn.Identity):
             one = torch.ones_like(W[0])
             return cls(W, W, b, one, 0 * one, 0 * one, one, False)
         mean, variance = norm.running_mean, norm.running_var
