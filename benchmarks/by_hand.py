@@ -16,6 +16,7 @@ from torch import Tensor
 import pyro_prme as prme
 from pyro_prme.bounds import elog_sum_epsilon, profiled_loadings
 from pyro_prme.kernels import LocalStep, local_step
+from pyro_prme.kernels_sums import inner
 from pyro_prme.prototype import eval_mode
 from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
 from pyro_prme.updates import robbins_monro_rate
@@ -33,7 +34,7 @@ def moments(trainer: prme.Trainer, batch: prme.Batch) -> tuple[Tensor, Tensor, T
     encoder, ell = guide.rule("h").encoder, guide.rule("ell").value()
     with torch.no_grad():
         theta = guide.rule("theta")
-        rows = theta.gamma[batch.words] / theta.total if encoder.topics_site else None
+        rows = theta.rows(batch.words) if encoder.topics_site else None
     h = encoder(batch, rows)
     density = density + normal(ell, model.ell_scale) + trainer.counts.shape[0] / batch.size * normal(h, model.h_scale)
     mean, variance = model.decoder(h, ell)
@@ -47,10 +48,6 @@ def moments(trainer: prme.Trainer, batch: prme.Batch) -> tuple[Tensor, Tensor, T
 def normal(x: Tensor, scale: float) -> Tensor:
     """Log density of independent N(0, scale^2)."""
     return -(x / scale).square().sum() / 2 - x.numel() * math.log(scale * math.sqrt(2 * math.pi))
-
-
-def inner(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum(dtype=torch.float64)
 
 
 def bound(step: LocalStep, batch: prme.Batch, c: Tensor, mean: Tensor, e: Tensor, elog_theta: Tensor) -> Tensor:
@@ -72,7 +69,7 @@ def step_by_hand(trainer: prme.Trainer, batch: prme.Batch) -> float:
     rule, share = guide.rule("Z"), trainer.counts.shape[0] / batch.size
     with torch.no_grad(), eval_mode(model, guide):
         c, mean, e, density = moments(trainer, batch)
-        elog_theta = theta._digamma(theta.gamma, batch.words) - torch.digamma(theta.total)
+        elog_theta = theta._digamma(theta.gamma, batch.words).sub_(torch.digamma(theta.total))
         step = local_step(
             batch.indptr, batch.local_word, batch.count, elog_theta, c, e,
             max_sweeps=rule.max_sweeps, tolerance=rule.tolerance,

@@ -105,6 +105,16 @@ class Batch:
         """Whether every entry counts once."""
         return bool((self.count == 1).all())
 
+    @cached_property
+    def last_document(self) -> int:
+        """The largest of the documents' positions."""
+        return int(self.documents.max())
+
+    @cached_property
+    def last_word(self) -> int:
+        """The largest word id; -1 without words."""
+        return int(self.word.max()) if self.word is not None and self.word.numel() else -1
+
     @property
     def words(self) -> Tensor:
         """Ids of the distinct words, rising, shape (W,)."""
@@ -121,7 +131,7 @@ class Batch:
             raise ValueError("This batch has no words yet: draw them from the model first.")
         if not self.word.numel():
             return self.word, self.word
-        seen = torch.zeros(int(self.word.max()) + 1, dtype=torch.bool)
+        seen = torch.zeros(self.last_word + 1, dtype=torch.bool)
         seen[self.word] = True
         return seen.nonzero().squeeze(-1), (seen.cumsum(0) - 1)[self.word]
 

@@ -162,7 +162,7 @@ class WordMajorDirichlet(dist.Dirichlet):
 
     def mean_rows(self, words: Tensor) -> Tensor:
         """E theta of some words, word-major, shape (W, K)."""
-        return self.gamma[words] / self.total
+        return self.gamma[words].div_(self.total)
 
 
 class WordMajorPoint(TorchDistribution):
@@ -186,7 +186,7 @@ class WordMajorPoint(TorchDistribution):
 
     def mean_rows(self, words: Tensor) -> Tensor:
         """The point at some words, word-major, shape (W, K)."""
-        return self.gamma[words] / self.total
+        return self.gamma[words].div_(self.total)
 
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
         return self.mean.expand(torch.Size(sample_shape) + self.batch_shape + self.event_shape)
@@ -198,7 +198,7 @@ class WordMajorPoint(TorchDistribution):
 
 @expected_log_rows.register
 def _(q: WordMajorDirichlet, value: Tensor, words: Tensor) -> Tensor:
-    return q.digamma(q.gamma, words) - torch.digamma(q.total)
+    return q.digamma(q.gamma, words).sub_(torch.digamma(q.total))
 
 
 @expected.register
@@ -213,4 +213,4 @@ def _(q: WordMajorPoint, value: Tensor) -> Tensor:
 
 @expected_log_rows.register
 def _(q: WordMajorPoint, value: Tensor, words: Tensor) -> Tensor:
-    return q.mean_rows(words).log()
+    return q.mean_rows(words).log_()

@@ -60,13 +60,14 @@ class ClosedForm_ELBO(TraceMeanField_ELBO):
     def terms_of(self, run: Run, *, slow: bool | None = None) -> dict[str, Tensor]:
         """The bound by site, for a run that has been made: all, or only the sites whose rule is slow or is not."""
         out = {}
+        run.constants = self.constants
         for name, site in run.trace.nodes.items():
             if site["type"] != "sample" or "rule" not in site["infer"]:
                 continue
             rule = site["infer"]["rule"]
             if slow is not None and slow != (rule is not None and rule.slow):
                 continue
-            if rule is not None and not self.constants and rule.is_constant(name, run):
+            if rule is not None and not run.constants and rule.is_constant(name, run):
                 continue
             term = None if rule is None else rule.term(name, run, self.bound)
             out[name] = self._fallback(name, run) if term is None else term

@@ -144,9 +144,9 @@ class TopicEncoder(nn.Module):
 
     def forward(self, batch: Batch, topics: Tensor) -> Tensor:
         """h of each document, shape (B, h_dim), from E theta of the batch's words, shape (W, K)."""
-        share = _shares(batch, self.word_dropout if self.training else 0.0)
-        responsibilities = topics / topics.sum(-1, keepdim=True)  # (W, K)
-        features = _bags(responsibilities, batch.local_word, batch.indptr[:-1], share.to(topics.dtype))
+        share = _shares(batch, self.word_dropout if self.training else 0.0).to(topics.dtype)
+        share = share / topics.sum(-1)[batch.local_word]  # responsibilities are rows over their sums
+        features = _bags(topics, batch.local_word, batch.indptr[:-1], share)
         return self.head(self.stack(self.norm(features * topics.shape[-1])))
 
 

@@ -34,7 +34,7 @@ def natural_step_(gamma: Tensor, pending: Tensor, prior: Tensor, rate: float) ->
         return natural_step_torch_(gamma, pending, prior, rate)
     totals = _empty_totals(gamma)
     arrays = gamma.numpy(), pending.numpy(), prior.to(gamma.dtype).contiguous().numpy()
-    share_out(_move_rows, len(totals), torch.get_num_threads(), *arrays, float(rate), totals)
+    share_out(_move_rows, _pieces(totals), torch.get_num_threads(), *arrays, float(rate), totals)
     for changed in (gamma, pending):
         torch.autograd.graph.increment_version(changed)
     return torch.as_tensor(totals.sum(0))
@@ -52,12 +52,16 @@ def sum_of_rows(gamma: Tensor) -> Tensor:
     if gamma.device.type != "cpu":
         return gamma.sum(0, dtype=torch.float64)
     totals = _empty_totals(gamma)
-    share_out(_sum_rows, len(totals), torch.get_num_threads(), gamma.numpy(), totals)
+    share_out(_sum_rows, _pieces(totals), torch.get_num_threads(), gamma.numpy(), totals)
     return torch.as_tensor(totals.sum(0))
 
 
 def _empty_totals(gamma: Tensor) -> np.ndarray:
     return np.zeros((-(-len(gamma) // _BLOCK), gamma.shape[1]))
+
+
+def _pieces(totals: np.ndarray) -> int:
+    return min(len(totals), 4 * torch.get_num_threads())
 
 
 class DigammaRows:

@@ -185,14 +185,14 @@ class PRME(PyroModule):
         """Refuses a batch that does not belong to this model, with the reason."""
         if batch.size < 1:
             raise ValueError("The batch has no documents: give at least one.")
-        if int(batch.documents.max()) >= self.num_documents:
+        if batch.last_document >= self.num_documents:
             raise ValueError(
-                f"The batch has document {int(batch.documents.max())}, the model was built for num_documents="
+                f"The batch has document {batch.last_document}, the model was built for num_documents="
                 f"{self.num_documents}: build it with the corpus's number of documents."
             )
-        if batch.word is not None and batch.word.numel() and int(batch.word.max()) >= self.vocab_size:
+        if batch.last_word >= self.vocab_size:
             raise ValueError(
-                f"The batch has word id {int(batch.word.max())}, the model was built for vocab_size={self.vocab_size}: "
+                f"The batch has word id {batch.last_word}, the model was built for vocab_size={self.vocab_size}: "
                 "build it with the corpus's vocabulary, or drop the unknown words."
             )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pyro
 import torch
 from scipy import sparse
 from torch import nn
@@ -113,9 +115,18 @@ class Trainer:
 
     def step(self, batch: Batch) -> dict[str, float]:
         """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
+        with pyro.validation_enabled(False):  # the bound below shows what validation would
+            return self._step(batch)
+
+    def _step(self, batch: Batch) -> dict[str, float]:
         with torch.no_grad(), eval_mode(self.model, self.guide):
             run = self.guide.expectations(batch)
             terms = {name: float(term) for name, term in self.elbo.terms_of(run, slow=False).items()}
+        if wrong := [name for name, term in terms.items() if not math.isfinite(term)]:
+            raise ValueError(
+                f"The bound is not finite at step {self.steps + 1} (site {', '.join(wrong)}): the fit has diverged; "
+                "start again with a smaller learning_rate."
+            )
         self.guide.gather(run, scale=None if self.mode == "online" else 1.0)
         with self.guide.hold(run.local):
             for _ in range(self.gradient_steps if self.optimizers else 0):

@@ -33,6 +33,7 @@ class Run:
     ) -> None:
         self.args, self.rules, self.held, self.started = args, rules, held, started
         self.local: dict[str, Any] = {}
+        self.constants = True  # whether the bound's value is wanted, and not only its gradient
         self.trace: Any = Trace()
 
     @property

@@ -26,6 +26,11 @@ class Local(NamedTuple):
     elog_theta: Tensor  # (W, K), of the batch's distinct words
 
 
+def one_row(x: Tensor) -> Tensor:
+    """The first row of a tensor (B, K) whose rows are one, expanded by a plate; any other as it is."""
+    return x[:1] if x.dim() == 2 and x.stride(0) == 0 else x
+
+
 @register("Z")
 class GammaLoadings(Rule):
     r"""q(Z_nk) = Gamma(a_nk, rate_nk) from the fixed point of eq. update_z and eq. update_c, epsilon solved.
@@ -148,15 +153,18 @@ class GammaLoadings(Rule):
     def term(self, name: str, run: Run, bound: str) -> Tensor:
         prior, q = run.prior(name), run.posterior(name)
         mean_f, exp_neg_f = self._moments_of_f(prior, run)
-        mean, elog = q.mean, expected_log(q, run.value(name))
+        c = one_row(prior.concentration)
         if self.objective == "plain":
-            value = elog_gamma_loadings(prior.concentration, mean_f, exp_neg_f, mean, elog)
+            elog = expected_log(q, run.value(name))
+            value = elog_gamma_loadings(c, mean_f, exp_neg_f, q.mean, elog)
             return run.scaled_sum(name, value + self._entropy(q))
         step = run.local[name].step
         slope = self.slope(run, step)
         whole = exp_neg_f + slope  # of the two, only the sum matters
-        value = profiled_loadings(prior.concentration, step.counts, mean_f, whole, whole.new_zeros(1))
-        return run.scaled_sum(name, value - (step.counts * elog - slope * mean))
+        value = profiled_loadings(c, step.counts, mean_f, whole, whole.new_zeros(1))
+        if run.constants:
+            value = value - (step.counts * expected_log(q, run.value(name)) - slope * q.mean)
+        return run.scaled_sum(name, value)
 
     @staticmethod
     def _entropy(q: Any) -> Tensor:

@@ -19,17 +19,13 @@ from pyro_prme.distributions import ImpliedAssignment, WordMajorDirichlet, WordM
 from pyro_prme.expectations import expected_log, expected_log_rows
 from pyro_prme.kernels import LocalStep
 from pyro_prme.kernels_gamma import DigammaRows, natural_step_, sum_of_rows
+from pyro_prme.kernels_sums import inner
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run, register
 from pyro_prme.rules.loadings import Local
 from pyro_prme.updates import assignment_probabilities
 
 __all__ = ["Assignment", "DirichletTopics", "PointTopics", "Words"]
-
-
-def _inner(a: Tensor, b: Tensor) -> Tensor:
-    """Sum of products, added up in float64."""
-    return (a * b).sum(dtype=torch.float64)
 
 
 @register("C")
@@ -93,11 +89,11 @@ class Assignment(Rule):
         batch, (step, elog_theta) = run.batch, run.local[self.loadings]
         q, Z = run.posterior(self.loadings), run.value(self.loadings)
         entropy = (
-            _inner(batch.count, step.log_normalizer)
-            - _inner(step.counts, step.elog_loadings)
-            - _inner(step.statistics, elog_theta)
+            inner(batch.count, step.log_normalizer)
+            - inner(step.counts, step.elog_loadings)
+            - inner(step.statistics, elog_theta)
         )
-        elog = _inner(step.counts, expected_log(q, Z))
+        elog = (step.counts * expected_log(q, Z)).sum(dtype=torch.float64)
         normalizer = (batch.length.double() * self._elog_sum(q, Z, step, bound)).sum()
         return run.scale(self.loadings) * (entropy + elog - normalizer)
 
@@ -148,7 +144,9 @@ class Words(Rule):
             run.held or run.value(self.topics).requires_grad
         ):  # phi was formed under another q(theta), or needs a gradient
             elog_theta = expected_log_rows(run.posterior(self.topics), run.value(self.topics), run.batch.words)
-        return run.scale(self.loadings) * _inner(step.statistics, elog_theta)
+        if elog_theta.requires_grad:
+            return run.scale(self.loadings) * (step.statistics * elog_theta).sum(dtype=torch.float64)
+        return run.scale(self.loadings) * inner(step.statistics, elog_theta)
 
 
 @register("theta")
@@ -229,7 +227,7 @@ class DirichletTopics(Rule):
 
     def rows(self, words: Tensor) -> Tensor:
         """E theta of some words, word-major, shape (W, K)."""
-        return self.gamma[words] / self.total
+        return self.gamma[words].div_(self.total)
 
     def topics(self) -> Tensor:
         """E theta, shape (K, D)."""
