@@ -103,12 +103,12 @@ class CovariatePRME(PRME):
     .. math:: h_n \sim N(W x_n, a I)
 
     with W learned. The paper's discussion suggests it: documents are then exchangeable given x only. To ask about other
-    documents, put theirs in place: `model.metadata = x`. The guide of `make_guide` has h_n = W x_n + g(X_n), so that a
-    document of few words is told by its metadata; the plain `PRMEGuide` has an h that does not know them.
+    documents, put theirs in place: `model.metadata = x`. The guide of `make_guide` has h_n = W x_n + g(X_n) - A x_n, so
+    that a document of few words is told by its metadata; the plain `PRMEGuide` has an h that does not know them.
 
-    Recovered, with topics that are known: the metadata's effect on f, mu_f(W x_n, ell_k), with a correlation above 0.95
-    from 600 documents of 30 words, but for its size, which ends between 0.45 and 0.75 of the planted one. W itself is
-    not: h may be turned and scaled, and the decoder with it.
+    Recovered, with topics that are known, from 600 documents of 30 words: W within a seventh, where decoder and ell are
+    given. Else h may be turned and scaled, and the decoder with it, and what is recovered is the metadata's effect on
+    f, mu_f(W x_n, ell_k): within a tenth of its size by a linear decoder, within a fifth by the default one.
 
     Args:
         metadata: x, shape (N, Q).
@@ -140,7 +140,10 @@ class CovariatePRME(PRME):
 
 
 class CovariateEncoder(TopicEncoder):
-    """g with the mean of h: h_n = W x_n + g(X_n).
+    """g with the mean of h, less what of g is linear in the metadata: h_n = W x_n + g(X_n) - A x_n.
+
+    Words and metadata go together: without A, a part of the effect is g's, and W ends with half of it. With A, the
+    prior of h leaves W all that is linear in x, since there it costs nothing.
 
     Args:
         model: whose W and metadata they are.
@@ -150,6 +153,8 @@ class CovariateEncoder(TopicEncoder):
     def __init__(self, model: CovariatePRME, **kwargs: Any) -> None:
         super().__init__(model.num_topics, model.h_dim, **kwargs)
         self._model = (model,)  # no submodule: its parameters are the model's own
+        self.less = nn.Parameter(torch.zeros_like(model.effect))  # A, (Q, h_dim)
 
     def forward(self, batch: Batch, topics: Tensor) -> Tensor:
-        return self._model[0].mean_h(batch) + super().forward(batch, topics)
+        model = self._model[0]
+        return model.mean_h(batch) + super().forward(batch, topics) - model.metadata[batch.documents] @ self.less
