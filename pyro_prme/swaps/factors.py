@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
-from pyro_prme.guide import ClosedFormGuide, PRMEGuide
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.model import PRME
 from pyro_prme.networks import Stack
 from pyro_prme.prototype import Draw, Prototype
-from pyro_prme.rules import REGISTRY, Amortized, Point, Rule
+from pyro_prme.rules import REGISTRY, Point, Rule
 
 __all__ = ["FactorModel", "RowEncoder", "RowModel", "Rows", "dense", "offer", "product_refusal", "row_guide"]
 
@@ -127,7 +127,7 @@ def product_refusal(
 
 
 class RowEncoder(nn.Module):
-    """g on a real-valued row, on the scale of sign(x) ln(1 + |x|).
+    """g on a whole row, on the scale of sign(x) ln(1 + |x|).
 
     Args:
         num_columns: D.
@@ -203,13 +203,13 @@ class FactorModel(PRME):
 
         return Batch.from_csr(sparse.csr_matrix(values.numpy()), None if rows is None else rows.numpy())
 
-    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> ClosedFormGuide:
-        """The guide that goes with this model."""
-        return PRMEGuide(self, rules=rules)
+    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
+        """The guide that goes with this model, whose networks read rows."""
+        return row_guide(self, rules)
 
 
 class RowModel(FactorModel):
-    """A factor model of real-valued rows: its batches are `Rows` and its networks read them."""
+    """A factor model of real-valued rows: its batches are `Rows`."""
 
     def to_draw(self, num_rows: int) -> Batch:
         return Rows.drawn(num_rows, self.vocab_size)
@@ -217,14 +217,15 @@ class RowModel(FactorModel):
     def batch_of(self, values: Tensor, rows: Tensor | None = None) -> Batch:
         return Rows.of(values, rows)
 
-    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> ClosedFormGuide:
-        return row_guide(self, rules)
 
+def row_guide(model: PRME, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
+    """A guide whose networks read whole rows, as a likelihood of rows asks for: their size speaks of Z too.
 
-def row_guide(model: PRME, rules: Mapping[str, Rule | None] | None = None) -> ClosedFormGuide:
-    """A guide whose networks read rows: for real values, and for counts without Dirichlet topics."""
+    The topic model's own g reads shares of words and hides some of them. With it Poisson rows are less likely by one to
+    two nats each (`held_out_density`; 12 columns, 100 rows).
+    """
 
     def head(size: int) -> nn.Module:
         return RowEncoder(model.vocab_size, size)
 
-    return ClosedFormGuide(model, {"h": Amortized(head(model.h_dim)), **(rules or {})}, head=head)
+    return PRMEGuide(model, head(model.h_dim), rules, head=head)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pyro
@@ -11,9 +10,7 @@ from pyro import distributions as dist
 from torch import Tensor
 
 from pyro_prme.batch import Batch
-from pyro_prme.guide import ClosedFormGuide
-from pyro_prme.rules import Rule
-from pyro_prme.swaps.factors import dense, row_guide
+from pyro_prme.swaps.factors import dense
 from pyro_prme.swaps.poisson import PoissonPRME
 
 __all__ = ["NegativeBinomialPRME"]
@@ -39,9 +36,6 @@ class NegativeBinomialPRME(PoissonPRME):
 
     def __init__(self, *args: Any, factors: str = "gamma", **kwargs: Any) -> None:
         super().__init__(*args, factors=factors, **kwargs)
-
-    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> ClosedFormGuide:
-        return row_guide(self, rules)
 
     def sample_noise(self) -> Tensor:
         """r ~ Gamma(1, 1), a number."""

@@ -69,10 +69,11 @@ def test_its_rules_are_right(kind, kwargs, site):
     assert report.seen("subsampling") == (kind is not BinaryPRME), "there the terms depend on the drawn f"
 
 
-def test_poisson_counts_train_with_the_trainer():
+@pytest.mark.parametrize("guide_of", [PRMEGuide, PoissonPRME.make_guide])
+def test_poisson_counts_train_with_the_trainer(guide_of):
     X = planted(PoissonPRME, N, beta=20.0)
     model = make(PoissonPRME, beta=20.0)
-    trainer = Trainer(model, PRMEGuide(model), sparse.csr_matrix(X.numpy()), batch_size=20)
+    trainer = Trainer(model, guide_of(model), sparse.csr_matrix(X.numpy()), batch_size=20)
     history = trainer.fit(8)
     assert history[-1]["bound"] > history[0]["bound"]
 
