@@ -26,8 +26,8 @@ class NegativeBinomialPRME(PoissonPRME):
     and r ~ Gamma(1, 1), a point mass; Z is as in the paper (eq. topic_model_z). theta has Gamma factors by default: the
     generic posterior of a sparse Dirichlet runs into the simplex's edge.
 
-    Recovered: r, within a third from 1800 cells; under sparse factors (gamma0 = 0.2) by the start with the largest bound
-    (`fit_best`), since some starts stay long in a poor optimum with an r of 0.1 to 0.2.
+    Recovered: r, within a third from 1800 cells; under sparse factors (gamma0 = 0.2) by the start with the largest
+    bound (`fit_best`), since some starts stay long in a poor optimum with an r of 0.1 to 0.2.
 
     Args:
         factors: see `PoissonPRME`.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyro
 import torch
 from pyro import distributions as dist
@@ -111,21 +112,33 @@ class CovariatePRME(PRME):
     f, mu_f(W x_n, ell_k): within a tenth of its size by a linear decoder, within a fifth by the default one.
 
     Args:
-        metadata: x, shape (N, Q).
+        metadata: x, a table of numbers, shape (N, Q).
         args, kwargs: see `PRME`.
     """
 
     metadata: Tensor
 
-    def __init__(self, *args: Any, metadata: Tensor, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, metadata: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if metadata.dim() != 2 or len(metadata) != self.num_documents:
+        x = np.asarray(metadata)
+        if x.ndim != 2 or len(x) != self.num_documents or not x.shape[1]:
             raise ValueError(
-                f"metadata has shape {tuple(metadata.shape)}: it must have one row for each of the "
-                f"{self.num_documents} documents."
+                f"metadata has shape {x.shape}: it must have one row for each of the {self.num_documents} documents, "
+                "and a column."
             )
-        self.register_buffer("metadata", metadata.to(torch.get_default_dtype()))
-        self.effect = nn.Parameter(torch.zeros(metadata.shape[1], self.h_dim))
+        if x.dtype.kind not in "biuf" or not np.isfinite(x).all():
+            raise ValueError("metadata holds what is not a finite number: code groups as columns of 0 and 1.")
+        self.register_buffer("metadata", torch.as_tensor(x, dtype=torch.get_default_dtype()))
+        self.effect = nn.Parameter(torch.zeros(x.shape[1], self.h_dim))
+
+    def check(self, batch: Batch) -> None:
+        super().check(batch)
+        size, width = int(batch.documents.max()) + 1, len(self.effect)
+        if len(self.metadata) < size or self.metadata.shape[1:] != (width,):
+            raise ValueError(
+                f"metadata has shape {tuple(self.metadata.shape)}: these documents need {size} rows or more, and the "
+                f"model was built with {width} columns."
+            )
 
     def mean_h(self, batch: Batch) -> Tensor:
         """W x_n, shape (B, h_dim)."""

@@ -90,7 +90,7 @@ def test_the_dispersion_of_negative_binomial_counts_is_recovered_within_a_third(
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "r"), [(1, 0.5), (3, 0.5), (2, 2.0), (4, 2.0)])
 def test_the_dispersion_under_sparse_factors_is_recovered_from_the_best_of_three_starts(seed, r):
-    """Within a third, with the default gamma0 = 0.2: some starts stay long in a poor optimum with an r of 0.1 to 0.2."""
+    """Within a third, with the default gamma0 = 0.2: some starts stay long in a poor optimum, r = 0.1 to 0.2."""
     X = planted(NegativeBinomialPRME, 150, seed, given={"r": torch.tensor(r)}, beta=20.0)
     model = make(NegativeBinomialPRME, 150, beta=20.0)
     guide, _ = fit_best(
