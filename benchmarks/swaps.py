@@ -32,7 +32,6 @@ import pyro_prme as prme
 from pyro_prme import swaps
 from pyro_prme.networks import LinearDecoder
 from pyro_prme.rules import Point
-from pyro_prme.swaps.factors import row_guide
 
 RESULTS = Path(__file__).parent / "results" / "swaps.json"
 SEEDS = 5
@@ -49,17 +48,14 @@ Scores = tuple[float, float]
 
 
 def rows(truth: Make, swapped: Make, unswapped: Make, seed: int, epochs: int = 60, **given: Tensor) -> Scores:
-    """Mean log density of a new row under two likelihoods, each the best of as many starts by its training bound.
-
-    Both have the same networks, which read rows.
-    """
+    """Mean log density of a new row under two likelihoods, each the best of as many starts by its training bound."""
     torch.manual_seed(seed)
     X, _ = swaps.simulate(truth(2 * ROWS), 2 * ROWS, seed, **given)
     scores = []
     for make in (swapped, unswapped):
         batch_of = make(ROWS).batch_of
         guide, _ = swaps.fit_best(
-            lambda make=make: row_guide(make(ROWS)), batch_of(X[:ROWS]), epochs, starts=3, learning_rate=0.02
+            lambda make=make: make(ROWS).make_guide(), batch_of(X[:ROWS]), epochs, starts=3, learning_rate=0.02
         )
         scores.append(swaps.held_out_density(guide, batch_of(X[ROWS:]), draws=50))
     return scores[0], scores[1]

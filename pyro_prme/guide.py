@@ -159,6 +159,7 @@ class PRMEGuide(ClosedFormGuide):
         model: a `PRME` or a subclass.
         encoder: the inference network g; default a `TopicEncoder`.
         rules, name: see `ClosedFormGuide`.
+        head: see `ClosedFormGuide`; default a `TopicEncoder`.
     """
 
     def __init__(
@@ -167,9 +168,10 @@ class PRMEGuide(ClosedFormGuide):
         encoder: nn.Module | None = None,
         rules: Mapping[str, Rule | None] | None = None,
         *,
+        head: Callable[[int], nn.Module] | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(model, rules, head=lambda size: TopicEncoder(model.num_topics, size), name=name)
+        super().__init__(model, rules, head=head or (lambda size: TopicEncoder(model.num_topics, size)), name=name)
         encoder = TopicEncoder(model.num_topics, model.h_dim) if encoder is None else encoder
         self._offered = {"h": Amortized(encoder)}
         if isinstance(model, DILN):

@@ -6,9 +6,7 @@ terms and statistics on batches average to those of the whole. `check_rule` look
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,20 +16,17 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_prme._parameters import base_of, free_parameters, with_parameters
+from pyro_prme._rule_copies import RuleError, check_form, copied, stepped
 from pyro_prme.batch import Batch
 from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.expectations import natural_parameters
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import Rule, Run
+from pyro_prme.rules import Run
 
 __all__ = ["Check", "RuleError", "RuleReport", "check_rule"]
 
 _DIRECTIONS, _STEPS = 8, (1e-3, 1e-2, 1e-1)
-
-
-class RuleError(ValueError):
-    """A rule is wrong; the message is one sentence."""
 
 
 class Check(NamedTuple):
@@ -76,7 +71,8 @@ def check_rule(
       moved by gradients, and q = p, are left out: they make no such claim. The bound is read through
       `run.posterior(site)`: a term that does not read it (a profiled one) shows nothing here.
     * Particles: the rule's term and the whole bound against the mean over draws from the guide of
-      ln p - ln q, within four standard errors. Point masses are left out on both sides.
+      ln p - ln q, within four standard errors. Point masses are left out on both sides. A rule with natural steps is
+      looked at half a step on, where it is neither the prior nor the optimum.
     * Subsampling: the size-weighted mean of the rule's term over parts of the data equals that of the whole, and so do
       the natural parameters after a natural step of rate 1.
 
@@ -105,6 +101,7 @@ def check_rule(
     report = RuleReport(site, type(guide.rule(site)).__name__)
     with torch.random.fork_rng(devices=[]), eval_mode(guide.model, guide):
         torch.manual_seed(seed)
+        check_form(guide, args, site)
         report.checks.append(_stationary(guide, args, site, tolerance))
         report.checks.append(_particles(guide, args, site, below, particles))
         report.checks.append(_subsampling(guide, args, site, parts))
@@ -116,15 +113,13 @@ def check_rule(
 
 def _stationary(guide: ClosedFormGuide, args: tuple, site: str, tolerance: float) -> Check:
     name = "stationary"
-    with _copied(guide, site) as rule, torch.no_grad():
+    with copied(guide, site) as rule, torch.no_grad():
         if rule.observed:
             return Check(name, False, "the site is observed and has no posterior.")
         if any(True for _ in rule.parameters()):
             return Check(name, False, "the rule is moved by gradients.")
         run = guide.expectations(*args)
-        if type(rule).natural_step is not Rule.natural_step:
-            rule.gather(site, run)
-            rule.natural_step(1.0)
+        if stepped(rule, site, run, 1.0):
             run.trace.nodes[site]["fn"] = rule.posterior(site, run.prior(site), run)
         q = run.posterior(site)
         if q is run.prior(site):
@@ -188,6 +183,12 @@ def _bound(run: Run, site: str, q: Distribution, free: dict[str, Tensor]) -> Ten
 
 @torch.no_grad()
 def _particles(guide: ClosedFormGuide, args: tuple, site: str, below: bool, particles: int) -> Check:
+    with copied(guide, site) as rule:
+        stepped(rule, site, guide.expectations(*args), 0.5)
+        return _against_draws(guide, args, site, below, particles)
+
+
+def _against_draws(guide: ClosedFormGuide, args: tuple, site: str, below: bool, particles: int) -> Check:
     elbo = ClosedForm_ELBO(bound="quadrature")
     gaps: list[list[float]] = []
     analytic: list[dict[str, float]] = []
@@ -258,13 +259,11 @@ def _subsampling(guide: ClosedFormGuide, args: tuple, site: str, parts: Sequence
 
 
 def _term_and_target(guide: ClosedFormGuide, args: tuple, site: str) -> tuple[float, tuple[Tensor, ...] | None]:
-    with _copied(guide, site) as rule:
+    with copied(guide, site) as rule:
         run = guide.expectations(*args)
         term = float(ClosedForm_ELBO().terms_of(run).get(site, 0.0)) if run.has(site) else 0.0
-        if type(rule).natural_step is Rule.natural_step:
+        if not stepped(rule, site, run, 1.0):
             return term, None
-        rule.gather(site, run)
-        rule.natural_step(1.0)
         q: Any = rule.posterior(site, run.prior(site), run)
         return term, natural_parameters(base_of(q))
 
@@ -279,14 +278,3 @@ def _halves(args: tuple) -> list[tuple[float, tuple[Any, ...]]]:
         part = batch.part(start, stop)
         out.append((part.size / batch.size, (*args[: at[0]], part, *args[at[0] + 1 :])))
     return out
-
-
-@contextmanager
-def _copied(guide: ClosedFormGuide, site: str) -> Iterator[Any]:
-    """A copy of the site's rule takes its place within it."""
-    rule = guide.rules[site]
-    guide.rules[site] = copy.deepcopy(rule)
-    try:
-        yield guide.rules[site]
-    finally:
-        guide.rules[site] = rule

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
-from pyro_prme.measures._common import Seed, batch_shape, first_draw, generator, new_axes, positive, whole
+from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes, positive, whole
 from pyro_prme.measures.decoder import Decoder
 from pyro_prme.measures.embedding import Embedding
 from pyro_prme.measures.hierarchical import prme
@@ -45,8 +46,8 @@ class DriftingEmbedding(Embedding):
 
 def stationary_path(
     num_times: int, dim: int, length: float, scale: float = 1.0, seed: Seed = None, num_draws: int | None = None
-) -> np.ndarray:
-    r"""A stationary random walk that is pulled back to 0, ([draw,] num_times, dim).
+) -> xr.DataArray:
+    r"""A stationary random walk that is pulled back to 0, ([draw,] object, h_axis), the objects being times.
 
     .. math:: h_{t+1} = \rho h_t + \sqrt{1 - \rho^2}\, a^{1/2} \epsilon_t, \quad \rho = e^{-1/s}, \qquad
               \mathrm{cov}(h_s, h_t) = a \rho^{|s - t|} I
@@ -68,7 +69,7 @@ def stationary_path(
     path = steps.copy()
     for t in range(1, num_times):
         path[..., t, :] = rho * path[..., t - 1, :] + np.sqrt(1 - rho**2) * steps[..., t, :]
-    return path
+    return xr.DataArray(path, dims=(*batch_dims(num_draws), "object", "h_axis"), name="h")
 
 
 def drifting_prme(
@@ -100,7 +101,7 @@ def drifting_prme(
         num_draws: Number of independent draws; None gives one without a draw dimension.
     """
     rng = generator(seed)
-    h = stationary_path(num_times, dim, length, h_scale, rng, num_draws)
+    h = stationary_path(num_times, dim, length, h_scale, rng, num_draws).values
     drawn = prme(
         num_times, num_atoms, alpha, beta, decoder, h=h, dim=dim, seed=rng, num_draws=num_draws, name="Drifting PRME"
     )

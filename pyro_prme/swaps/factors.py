@@ -6,17 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyro
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
-from pyro_prme.guide import ClosedFormGuide, PRMEGuide
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.model import PRME
 from pyro_prme.networks import Stack
 from pyro_prme.prototype import Draw, Prototype
-from pyro_prme.rules import REGISTRY, Amortized, Point, Rule
+from pyro_prme.rules import REGISTRY, Point, Rule
 
 __all__ = ["FactorModel", "RowEncoder", "RowModel", "Rows", "dense", "offer", "product_refusal", "row_guide"]
 
@@ -127,7 +129,7 @@ def product_refusal(
 
 
 class RowEncoder(nn.Module):
-    """g on a real-valued row, on the scale of sign(x) ln(1 + |x|).
+    """g on a whole row, on the scale of sign(x) ln(1 + |x|).
 
     Args:
         num_columns: D.
@@ -197,34 +199,64 @@ class FactorModel(PRME):
         """A batch of rows whose values the model draws."""
         return Batch.to_draw([0] * num_rows)
 
-    def batch_of(self, values: Tensor, rows: Tensor | None = None) -> Batch:
-        """A batch of rows of a table (N, D)."""
-        from scipy import sparse
+    def batch_of(self, values: Any, rows: Any = None) -> Batch:
+        """A batch of the rows, or the chosen ones, of a table (N, D): a tensor, an array or a sparse matrix."""
+        table, chosen = self.checked(values, rows)
+        return Batch.from_csr(sparse.csr_matrix(table), chosen)
 
-        return Batch.from_csr(sparse.csr_matrix(values.numpy()), None if rows is None else rows.numpy())
+    def checked(self, values: Any, rows: Any) -> tuple[Any, np.ndarray]:
+        """A table as an array or a sparse matrix, and the chosen rows; or one sentence why not."""
+        table = values if sparse.issparse(values) else np.asarray(values)
+        if table.ndim != 2 or table.shape[1] != self.vocab_size:
+            raise ValueError(
+                f"The table has shape {tuple(table.shape)}: it must have the model's {self.vocab_size} columns."
+            )
+        if (
+            not np.issubdtype(table.dtype, np.number)
+            or not np.isfinite(table.data if sparse.issparse(table) else table).all()
+        ):
+            raise ValueError("The table holds what is not a finite number: fill it or leave such rows out.")
+        chosen = np.arange(table.shape[0]) if rows is None else np.asarray(rows)
+        if (
+            chosen.ndim != 1
+            or not np.issubdtype(chosen.dtype, np.integer)
+            or not np.isin(chosen, np.arange(table.shape[0])).all()
+        ):
+            raise ValueError(f"rows must be numbers of rows, from 0 to {table.shape[0] - 1}.")
+        return table, chosen
 
-    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> ClosedFormGuide:
-        """The guide that goes with this model."""
-        return PRMEGuide(self, rules=rules)
+    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
+        """The guide that goes with this model, whose networks read rows."""
+        return row_guide(self, rules)
 
 
 class RowModel(FactorModel):
-    """A factor model of real-valued rows: its batches are `Rows` and its networks read them."""
+    """A factor model of real-valued rows: its batches are `Rows`."""
 
     def to_draw(self, num_rows: int) -> Batch:
         return Rows.drawn(num_rows, self.vocab_size)
 
-    def batch_of(self, values: Tensor, rows: Tensor | None = None) -> Batch:
-        return Rows.of(values, rows)
+    def batch_of(self, values: Any, rows: Any = None) -> Batch:
+        table, chosen = self.checked(values, rows)
+        dense_table = table.toarray() if sparse.issparse(table) else table
+        return Rows.of(torch.as_tensor(dense_table, dtype=torch.get_default_dtype()), torch.as_tensor(chosen))
 
-    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> ClosedFormGuide:
-        return row_guide(self, rules)
+    def check(self, batch: Batch) -> None:
+        super().check(batch)
+        if not isinstance(batch, Rows) or batch.num_columns != self.vocab_size:
+            raise ValueError(
+                f"The batch is not of rows of {self.vocab_size} columns: make it with `model.batch_of(X)`."
+            )
 
 
-def row_guide(model: PRME, rules: Mapping[str, Rule | None] | None = None) -> ClosedFormGuide:
-    """A guide whose networks read rows: for real values, and for counts without Dirichlet topics."""
+def row_guide(model: PRME, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
+    """A guide whose networks read whole rows, as a likelihood of rows asks for: their size speaks of Z too.
+
+    The topic model's own g reads shares of words and hides some of them. With it Poisson rows are less likely by one to
+    two nats each (`held_out_density`; 12 columns, 100 rows).
+    """
 
     def head(size: int) -> nn.Module:
         return RowEncoder(model.vocab_size, size)
 
-    return ClosedFormGuide(model, {"h": Amortized(head(model.h_dim)), **(rules or {})}, head=head)
+    return PRMEGuide(model, head(model.h_dim), rules, head=head)

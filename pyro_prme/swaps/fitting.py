@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from pyro import distributions as dist
 from pyro import poutine
+from pyro.poutine.util import site_is_subsample
 from scipy import sparse
 from torch import Tensor
 
@@ -21,6 +23,7 @@ from pyro_prme.posterior import converged
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import Run
 from pyro_prme.splits import TokenSplit
+from pyro_prme.swaps.factors import FactorModel
 
 __all__ = [
     "Means",
@@ -36,25 +39,27 @@ __all__ = [
 
 
 @torch.no_grad()
-def simulate(model: Any, num_rows: int, seed: int = 0, **given: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+def simulate(model: FactorModel, num_rows: int, seed: int = 0, **given: Any) -> tuple[Tensor, dict[str, Tensor]]:
     """Draws rows from the model.
 
     Args:
         model: a `FactorModel`.
-        num_rows: how many.
+        num_rows: how many, at most the model's `num_documents`.
         seed: of the draws; the global random state is left alone.
         given: values of sites to hold fixed.
 
     Returns:
         X, shape (num_rows, D), and the value of every site.
     """
+    if not isinstance(model, FactorModel):
+        raise ValueError(f"{type(model).__name__} draws documents and not rows: use `simulate_corpus`.")
     values = _draw(model, model.to_draw(num_rows), seed, given)
     return values["X"].reshape(num_rows, -1), values
 
 
 @torch.no_grad()
 def simulate_corpus(
-    model: PRME, lengths: Sequence[int], seed: int = 0, **given: Tensor
+    model: PRME, lengths: Sequence[int], seed: int = 0, **given: Any
 ) -> tuple[sparse.csr_matrix, dict[str, Tensor]]:
     """Draws documents of given lengths from a topic model.
 
@@ -66,6 +71,10 @@ def simulate_corpus(
     Returns:
         Counts, shape (N, D), and the value of every site.
     """
+    if isinstance(model, FactorModel):
+        raise ValueError(f"{type(model).__name__} draws rows and not documents: use `simulate`.")
+    if np.ndim(lengths) != 1 or any(length < 0 or length != int(length) for length in lengths):
+        raise ValueError("lengths must be one whole number of at least 0 for each document.")
     batch = Batch.to_draw(lengths)
     values = _draw(model, batch, seed, given)
     shape = (batch.size, model.vocab_size)
@@ -73,12 +82,42 @@ def simulate_corpus(
     return counts.tocsr(), values
 
 
-def _draw(model: Any, batch: Batch, seed: int, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _draw(model: Any, batch: Batch, seed: int, given: Mapping[str, Any]) -> dict[str, Tensor]:
+    model.check(batch)
     with torch.random.fork_rng(devices=[]), eval_mode(model):
+        data = {name: torch.as_tensor(value) for name, value in given.items()}
+        if data:
+            _check_given(data, _values(model, batch))
         torch.manual_seed(seed)
-        trace = poutine.trace(poutine.condition(model, dict(given))).get_trace(batch)
-    nodes: dict[str, Any] = trace.nodes
-    return {name: node["value"] for name, node in nodes.items() if node["type"] == "sample"}
+        return _values(poutine.condition(model, data), batch)
+
+
+def _values(model: Any, batch: Batch) -> dict[str, Tensor]:
+    """The value of every site in a run."""
+    nodes: dict[str, Any] = poutine.trace(model).get_trace(batch).nodes
+    sites = {name: node for name, node in nodes.items() if node["type"] == "sample"}
+    return {name: node["value"] for name, node in sites.items() if not site_is_subsample(node)}
+
+
+def _check_given(given: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> None:
+    for name, value in given.items():
+        if name not in drawn:
+            raise ValueError(f"The model has no site {name}; its sites are {', '.join(drawn)}.")
+        if value.shape != drawn[name].shape:
+            raise ValueError(
+                f"The value given for {name} has shape {tuple(value.shape)}: the site has {tuple(drawn[name].shape)}."
+            )
+
+
+def _check(guide: ClosedFormGuide, batch: Batch, **counts: int) -> None:
+    """Refuses what is no batch of the guide's model, and numbers below 1."""
+    if not isinstance(batch, Batch):
+        raise ValueError(f"The data are {type(batch).__name__}, not a batch: make one with `model.batch_of(X)`.")
+    model: Any = guide.model
+    model.check(batch)
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} is {count}: it must be at least 1.")
 
 
 def fit(
@@ -96,6 +135,7 @@ def fit(
     Returns:
         The bound at each round.
     """
+    _check(guide, batch)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         guide.plan(batch)
@@ -131,6 +171,8 @@ def fit_best(
     Returns:
         The guide and its history.
     """
+    if starts < 1:
+        raise ValueError(f"starts is {starts}: it must be at least 1.")
     runs = []
     for seed in range(starts):
         with torch.random.fork_rng(devices=[]):
@@ -152,6 +194,7 @@ def held_out_bound(guide: ClosedFormGuide, batch: Batch, draws: int = 20, seed: 
         draws: over which sampled terms are averaged.
         seed: of the draws.
     """
+    _check(guide, batch, draws=draws)
     totals = []
     with torch.random.fork_rng(devices=[]), eval_mode(guide.model, guide):
         torch.manual_seed(seed)
@@ -178,6 +221,7 @@ def held_out_density(guide: ClosedFormGuide, batch: Batch, draws: int = 200, see
         guide, batch, seed: see `held_out_bound`.
         draws: S.
     """
+    _check(guide, batch, draws=draws)
     weights = []
     with torch.random.fork_rng(devices=[]), eval_mode(guide.model, guide):
         torch.manual_seed(seed)
@@ -205,6 +249,11 @@ def posterior_means(guide: ClosedFormGuide, batch: Batch, draws: int = 200, seed
         seed: of the draws.
     """
     model: Any = guide.model
+    if not isinstance(model, FactorModel):
+        raise ValueError(
+            f"{type(model).__name__} has no factors: give the guide of a FactorModel, such as PoissonPRME."
+        )
+    _check(guide, batch, draws=draws)
     with torch.random.fork_rng(devices=[]), eval_mode(model, guide):
         torch.manual_seed(seed)
         values = [guide(batch) for _ in range(draws)]

@@ -42,8 +42,8 @@ class GaussianPRME(RowModel):
 
     def __init__(self, *args: Any, theta_scale: float = 1.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if theta_scale <= 0:
-            raise ValueError(f"theta_scale is {theta_scale}: it must be positive.")
+        if not (theta_scale > 0 and math.isfinite(theta_scale)):
+            raise ValueError(f"theta_scale is {theta_scale}: it must be a positive number.")
         self.theta_scale = theta_scale
 
     def sample_factors(self, topics: pyro.plate) -> Tensor:

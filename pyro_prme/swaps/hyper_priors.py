@@ -38,8 +38,14 @@ class HyperPriors(PRME):
         for name, prior in priors.items():
             if not isinstance(getattr(self, name, None), float | int):
                 raise ValueError(f"priors has {name!r}, and the model has no number of this name.")
-            if prior.batch_shape or prior.event_shape:
-                raise ValueError(f"The prior of {name} has shape {tuple(prior.shape())}: it must be of one number.")
+            if not isinstance(prior, torch.distributions.Distribution):
+                raise ValueError(f"The prior of {name} is {prior!r}: give a distribution, such as Gamma(2, 1).")
+            if shape := tuple(prior.batch_shape + prior.event_shape):
+                raise ValueError(f"The prior of {name} has shape {shape}: it must be of one number.")
+            if not getattr(prior.support, "lower_bound", -1) >= 0:
+                raise ValueError(
+                    f"The prior of {name} is {type(prior).__name__}, which may be negative: it must not be."
+                )
         self.priors = dict(priors)
 
     def forward(self, batch: Batch) -> Tensor:

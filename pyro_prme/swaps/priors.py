@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyro
 import torch
 from pyro import distributions as dist
@@ -103,29 +104,41 @@ class CovariatePRME(PRME):
     .. math:: h_n \sim N(W x_n, a I)
 
     with W learned. The paper's discussion suggests it: documents are then exchangeable given x only. To ask about other
-    documents, put theirs in place: `model.metadata = x`. The guide of `make_guide` has h_n = W x_n + g(X_n), so that a
-    document of few words is told by its metadata; the plain `PRMEGuide` has an h that does not know them.
+    documents, put theirs in place: `model.metadata = x`. The guide of `make_guide` has h_n = W x_n + g(X_n) - A x_n, so
+    that a document of few words is told by its metadata; the plain `PRMEGuide` has an h that does not know them.
 
-    Recovered, with topics that are known: the metadata's effect on f, mu_f(W x_n, ell_k), with a correlation above 0.95
-    from 600 documents of 30 words, but for its size, which ends between 0.45 and 0.75 of the planted one. W itself is
-    not: h may be turned and scaled, and the decoder with it.
+    Recovered, with topics that are known, from 600 documents of 30 words: W within a seventh, where decoder and ell are
+    given. Else h may be turned and scaled, and the decoder with it, and what is recovered is the metadata's effect on
+    f, mu_f(W x_n, ell_k): within a tenth of its size by a linear decoder, within a fifth by the default one.
 
     Args:
-        metadata: x, shape (N, Q).
+        metadata: x, a table of numbers, shape (N, Q).
         args, kwargs: see `PRME`.
     """
 
     metadata: Tensor
 
-    def __init__(self, *args: Any, metadata: Tensor, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, metadata: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if metadata.dim() != 2 or len(metadata) != self.num_documents:
+        x = np.asarray(metadata)
+        if x.ndim != 2 or len(x) != self.num_documents or not x.shape[1]:
             raise ValueError(
-                f"metadata has shape {tuple(metadata.shape)}: it must have one row for each of the "
-                f"{self.num_documents} documents."
+                f"metadata has shape {x.shape}: it must have one row for each of the {self.num_documents} documents, "
+                "and a column."
             )
-        self.register_buffer("metadata", metadata.to(torch.get_default_dtype()))
-        self.effect = nn.Parameter(torch.zeros(metadata.shape[1], self.h_dim))
+        if x.dtype.kind not in "biuf" or not np.isfinite(x).all():
+            raise ValueError("metadata holds what is not a finite number: code groups as columns of 0 and 1.")
+        self.register_buffer("metadata", torch.as_tensor(x, dtype=torch.get_default_dtype()))
+        self.effect = nn.Parameter(torch.zeros(x.shape[1], self.h_dim))
+
+    def check(self, batch: Batch) -> None:
+        super().check(batch)
+        size, width = int(batch.documents.max()) + 1, len(self.effect)
+        if len(self.metadata) < size or self.metadata.shape[1:] != (width,):
+            raise ValueError(
+                f"metadata has shape {tuple(self.metadata.shape)}: these documents need {size} rows or more, and the "
+                f"model was built with {width} columns."
+            )
 
     def mean_h(self, batch: Batch) -> Tensor:
         """W x_n, shape (B, h_dim)."""
@@ -140,7 +153,10 @@ class CovariatePRME(PRME):
 
 
 class CovariateEncoder(TopicEncoder):
-    """g with the mean of h: h_n = W x_n + g(X_n).
+    """g with the mean of h, less what of g is linear in the metadata: h_n = W x_n + g(X_n) - A x_n.
+
+    Words and metadata go together: without A, a part of the effect is g's, and W ends with half of it. With A, the
+    prior of h leaves W all that is linear in x, since there it costs nothing.
 
     Args:
         model: whose W and metadata they are.
@@ -150,6 +166,8 @@ class CovariateEncoder(TopicEncoder):
     def __init__(self, model: CovariatePRME, **kwargs: Any) -> None:
         super().__init__(model.num_topics, model.h_dim, **kwargs)
         self._model = (model,)  # no submodule: its parameters are the model's own
+        self.less = nn.Parameter(torch.zeros_like(model.effect))  # A, (Q, h_dim)
 
     def forward(self, batch: Batch, topics: Tensor) -> Tensor:
-        return self._model[0].mean_h(batch) + super().forward(batch, topics)
+        model = self._model[0]
+        return model.mean_h(batch) + super().forward(batch, topics) - model.metadata[batch.documents] @ self.less

@@ -105,7 +105,7 @@ def test_missing_mass_bounds_the_rows_that_truncation_leaves_out():
 
 
 def test_stationary_path_has_its_covariance():
-    path = stationary_path(15, 1, length=4.0, scale=2.0, seed=8, num_draws=8000)[..., 0]
+    path = stationary_path(15, 1, length=4.0, scale=2.0, seed=8, num_draws=8000).values[..., 0]
     for lag in (0, 1, 6):
         assert_mean(path[:, 8] * path[:, 8 - lag], 4 * np.exp(-lag / 4))
 

@@ -69,10 +69,11 @@ def test_its_rules_are_right(kind, kwargs, site):
     assert report.seen("subsampling") == (kind is not BinaryPRME), "there the terms depend on the drawn f"
 
 
-def test_poisson_counts_train_with_the_trainer():
+@pytest.mark.parametrize("guide_of", [PRMEGuide, PoissonPRME.make_guide])
+def test_poisson_counts_train_with_the_trainer(guide_of):
     X = planted(PoissonPRME, N, beta=20.0)
     model = make(PoissonPRME, beta=20.0)
-    trainer = Trainer(model, PRMEGuide(model), sparse.csr_matrix(X.numpy()), batch_size=20)
+    trainer = Trainer(model, guide_of(model), sparse.csr_matrix(X.numpy()), batch_size=20)
     history = trainer.fit(8)
     assert history[-1]["bound"] > history[0]["bound"]
 
@@ -86,11 +87,17 @@ def test_the_dispersion_of_negative_binomial_counts_is_recovered_within_a_third(
     assert float(guide.rule("r").value().detach()) == pytest.approx(r, rel=1 / 3)
 
 
-def test_the_dispersion_under_sparse_factors_ends_too_small():
-    """With gamma0 = 0.2, below 0.4 for a planted 0.5."""
-    X = planted(NegativeBinomialPRME, 150, given={"r": torch.tensor(0.5)}, beta=20.0)
-    guide, _ = fitted(NegativeBinomialPRME, X, 200, beta=20.0)
-    assert float(guide.rule("r").value().detach()) < 0.4
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "r"), [(1, 0.5), (3, 0.5), (2, 2.0), (4, 2.0)])
+def test_the_dispersion_under_sparse_factors_is_recovered_from_the_best_of_three_starts(seed, r):
+    """Within a third, with the default gamma0 = 0.2: some starts stay long in a poor optimum, r = 0.1 to 0.2."""
+    X = planted(NegativeBinomialPRME, 150, seed, given={"r": torch.tensor(r)}, beta=20.0)
+    model = make(NegativeBinomialPRME, 150, beta=20.0)
+    guide, _ = fit_best(
+        lambda: NegativeBinomialPRME(K, D, 150, h_dim=3, ell_dim=2, beta=20.0).make_guide(),
+        model.batch_of(X), 400, starts=3, learning_rate=0.05,
+    )  # fmt: skip
+    assert float(guide.rule("r").value().detach()) == pytest.approx(r, rel=1 / 3)
 
 
 BLOCKS = {"V": torch.tensor([1 / 4, 1 / 3, 1 / 2]), "theta": 2 * torch.kron(torch.eye(K), torch.ones(D // K, 1))}
