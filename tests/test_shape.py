@@ -115,3 +115,21 @@ def test_unknown_forms_are_refused_in_one_sentence():
         build(4, 10, 5, form="size")
     with pytest.raises(ValueError, match="topics is 'flat': choose one of dirichlet, point"):
         build(4, 10, 5, topics="flat")
+    with pytest.raises(ValueError, match="loadings is 'mode': choose one of log, mean"):
+        build(4, 10, 5, loadings="mode")
+
+
+@pytest.mark.parametrize("model", ["hdp", "prme", "diln"])
+def test_words_dealt_out_by_the_mean(model):
+    """The E-step has phi proportional to E Z and theta, and the bound is no higher than at phi's own update."""
+    counts = corpus()
+    built = build(6, counts.shape[1], counts.shape[0], model=model, loadings="mean")
+    trainer = Trainer(*built, counts, batch_size=60)
+    trainer.fit(3)
+    step = trainer.guide.local_step(Batch.from_csr(counts))["Z"].step
+    torch.testing.assert_close(
+        step.elog_loadings.log_softmax(-1), (step.concentration / step.rate).log().log_softmax(-1), rtol=0, atol=0.05
+    )
+    mean = trainer.bound().total
+    trainer.guide.rule("Z").by_mean = False
+    assert mean < trainer.bound().total
