@@ -25,7 +25,7 @@ FORMS: dict[str, type[PRME]] = {"shape": ShapePRME, "scale": PRME}
 TOPICS: dict[str, type[Rule]] = {"dirichlet": DirichletTopics, "point": PointTopics}
 
 #: What words are dealt out to topics by: exp(E ln Z), as the paper, or E Z; see `GammaLoadings`.
-LOADINGS: dict[str, dict[str, bool]] = {"log": {"by_mean": False}, "mean": {"by_mean": True}}
+LOADINGS: dict[str, bool] = {"log": False, "mean": True}
 
 #: Settings of `build` and of the trainer that belong together; "predictive" scored best on validation documents
 #: (`benchmarks/paper/NOTES.md`), "paper" is the paper's own.
@@ -114,6 +114,6 @@ def build(
             network = TopicEncoder(num_topics, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout)
         else:
             network = BagOfWordsEncoder(vocab_size, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout)
-        rules: dict[str, Rule] = {"Z": GammaLoadings(objective, **LOADINGS[loadings]), "theta": TOPICS[topics]()}
+        rules: dict[str, Rule] = {"Z": GammaLoadings(objective, by_mean=LOADINGS[loadings]), "theta": TOPICS[topics]()}
         guide = PRMEGuide(program, network, rules=rules)
     return program, guide

@@ -117,7 +117,9 @@ class GaussianFunction(Rule):
         mu, v = m.expand(batch.size, -1), (1 / P.diagonal()).expand(batch.size, -1)
         mu, v = run.started.get("f", (mu, v))
         rule: Any = run.rules[self.loadings]
-        limits = {"max_sweeps": rule.max_sweeps, "by_mean": rule.by_mean} if isinstance(rule, GammaLoadings) else {}
+        limits: dict[str, Any] = (
+            {"max_sweeps": rule.max_sweeps, "by_mean": rule.by_mean} if isinstance(rule, GammaLoadings) else {}
+        )
         for _ in range(self.rounds):
             e = (-mu + v / 2).exp()
             step = local_step(
