@@ -31,7 +31,7 @@ LOADINGS: dict[str, bool] = {"log": False, "mean": True}
 #: (`benchmarks/paper/NOTES.md`), "paper" is the paper's own.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "predictive": {"topics": "point", "gamma0": 0.05, "decoder_hidden": ()},
+    "predictive": {"topics": "point", "loadings": "mean", "gamma0": 0.02, "decoder_hidden": ()},
     "paper": {
         "form": "scale",
         "encoder": "words",

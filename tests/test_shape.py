@@ -99,7 +99,8 @@ def test_presets_build_what_they_say(preset):
     assert isinstance(fitted.model_, ShapePRME) == (preset == "predictive")
     assert isinstance(fitted.model_, PRME)
     assert isinstance(fitted.guide_.rule("theta"), PointTopics) == (preset == "predictive")
-    assert fitted.model_.gamma0 == (0.05 if preset == "predictive" else 0.2)
+    assert fitted.guide_.rule("Z").by_mean == (preset == "predictive")
+    assert fitted.model_.gamma0 == (0.02 if preset == "predictive" else 0.2)
     assert fitted.guide_.plan(Batch.from_csr(counts)).refusals == {}
 
 
