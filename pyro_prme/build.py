@@ -13,7 +13,7 @@ from pyro_prme.model import DILN, HDP, PRME, ShapePRME
 from pyro_prme.networks import Decoder, LinearDecoder
 from pyro_prme.rules import DirichletTopics, GammaLoadings, PointTopics, Rule
 
-__all__ = ["FORMS", "MODELS", "PRESETS", "TOPICS", "build"]
+__all__ = ["FORMS", "LOADINGS", "MODELS", "PRESETS", "TOPICS", "build"]
 
 #: The models by the names that the estimator and the command know.
 MODELS: dict[str, type[PRME]] = {"prme": PRME, "hdp": HDP, "diln": DILN}
@@ -24,11 +24,14 @@ FORMS: dict[str, type[PRME]] = {"shape": ShapePRME, "scale": PRME}
 #: What the guide has for theta.
 TOPICS: dict[str, type[Rule]] = {"dirichlet": DirichletTopics, "point": PointTopics}
 
+#: What words are dealt out to topics by: exp(E ln Z), as the paper, or E Z; see `GammaLoadings`.
+LOADINGS: dict[str, bool] = {"log": False, "mean": True}
+
 #: Settings of `build` and of the trainer that belong together; "predictive" scored best on validation documents
 #: (`benchmarks/paper/NOTES.md`), "paper" is the paper's own.
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "predictive": {"topics": "point", "gamma0": 0.05, "decoder_hidden": ()},
+    "predictive": {"topics": "point", "loadings": "mean", "gamma0": 0.02, "decoder_hidden": ()},
     "paper": {
         "form": "scale",
         "encoder": "words",
@@ -59,6 +62,7 @@ def build(
     residual: bool = False,
     form: str = "shape",
     topics: str = "dirichlet",
+    loadings: str = "log",
     word_dropout: float = 1.0,
     objective: str = "profiled",
     seed: int = 0,
@@ -75,10 +79,14 @@ def build(
         batch_norm, residual, word_dropout: see `networks`.
         form: a key of `FORMS`, for the model "prme".
         topics: a key of `TOPICS`.
+        loadings: a key of `LOADINGS`.
         objective: see `GammaLoadings`.
         seed: see above.
     """
-    for key, value, known in (("model", model, MODELS), ("form", form, FORMS), ("topics", topics, TOPICS)):
+    choices: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("model", model, MODELS), ("form", form, FORMS), ("topics", topics, TOPICS), ("loadings", loadings, LOADINGS),
+    )  # fmt: skip
+    for key, value, known in choices:
         if value not in known:
             raise ValueError(f"{key} is {value!r}: choose one of {', '.join(known)}.")
     if encoder not in ("topics", "words"):
@@ -106,5 +114,6 @@ def build(
             network = TopicEncoder(num_topics, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout)
         else:
             network = BagOfWordsEncoder(vocab_size, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout)
-        guide = PRMEGuide(program, network, rules={"Z": GammaLoadings(objective), "theta": TOPICS[topics]()})
+        rules: dict[str, Rule] = {"Z": GammaLoadings(objective, by_mean=LOADINGS[loadings]), "theta": TOPICS[topics]()}
+        guide = PRMEGuide(program, network, rules=rules)
     return program, guide

@@ -28,7 +28,7 @@ class LocalStep(NamedTuple):
     concentration: Tensor  # (B, K) beta p_k + n_nk
     rate: Tensor  # (B, K) E[exp(-f_nk)] + M_n / epsilon_n
     epsilon: Tensor  # (B,)
-    elog_loadings: Tensor  # (B, K) the E ln Z_nk that formed phi: of q(Z) before its last update
+    elog_loadings: Tensor  # (B, K) the E ln Z_nk, or ln E Z_nk, that formed phi: of q(Z) before its last update
     log_normalizer: Tensor  # (E,) ln sum_k exp(elog_loadings_nk + elog_theta_mk)
     statistics: Tensor  # (W, K) sum over a word's entries of c_m phi_m(k)
     sweeps: Tensor  # (B,) int64
@@ -45,6 +45,7 @@ def local_step(
     max_sweeps: int = 20,
     tolerance: float = 1e-3,
     start: tuple[Tensor, Tensor] | None = None,
+    by_mean: bool = False,
 ) -> LocalStep:
     r"""The fixed point of q(C_n) and q(Z_n) for every document of a batch (eq. update_c, eq. update_z).
 
@@ -59,6 +60,8 @@ def local_step(
     Differs from the paper: epsilon is solved, not recomputed. Given a, it is the only positive root of
     :math:`\sum_k a_k e_k \epsilon / (e_k \epsilon + M) = \sum_k \beta p_k` with :math:`e_k = E e^{-f_k}`.
 
+    With `by_mean`, :math:`\ln E Z_{nk}` stands in the place of :math:`E \ln Z_{nk}`; the update of Z is the same.
+
     Args:
         indptr: (B + 1,) int64; the entries of document n are `indptr[n]:indptr[n + 1]`.
         word: (E,) int64, rows of `elog_theta`; a word may be repeated within a document.
@@ -69,6 +72,7 @@ def local_step(
         max_sweeps: the most pairs of updates; at least one.
         tolerance: of the stopping test; 0 runs all of `max_sweeps`.
         start: (concentration, rate) of q(Z), each (B, K); otherwise concentration = beta p_k + M_n / K.
+        by_mean: see above.
 
     Returns:
         A :class:`LocalStep`. A document without tokens has q(Z) equal to its prior, epsilon = E sum_k Z_k, no sweep.
@@ -83,7 +87,7 @@ def local_step(
     if elog_theta.device.type != "cpu":
         from pyro_prme.kernels_torch import local_step_torch
 
-        return local_step_torch(indptr, word, count, elog_theta, prior, e, max_sweeps, float(tolerance), q_z)
+        return local_step_torch(indptr, word, count, elog_theta, prior, e, max_sweeps, float(tolerance), q_z, by_mean)
 
     concentration, rate = q_z or [elog_theta.new_empty(0, num_topics)] * 2
     shape = (num_documents, num_topics)
@@ -107,6 +111,7 @@ def local_step(
         start=(concentration.numpy(), rate.numpy()),
         max_sweeps=max_sweeps,
         tolerance=float(tolerance),
+        by_mean=bool(by_mean),
         threads=torch.get_num_threads(),
         result=tuple(x.numpy() for x in result),
     )

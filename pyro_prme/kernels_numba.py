@@ -47,6 +47,7 @@ def run(
     start: tuple[np.ndarray, np.ndarray],
     max_sweeps: int,
     tolerance: float,
+    by_mean: bool,
     threads: int,
     result: tuple[np.ndarray, ...],
 ) -> None:
@@ -57,7 +58,7 @@ def run(
     loadings, ratio = np.zeros_like(counts), np.empty_like(count)  # phi_m(k) = ratio_m loadings_nk table_mk / c_m
     elog = np.empty((num_documents, num_topics))
     shared = (table, peak, loadings, ratio, elog)
-    corpus, limits = (indptr, word, count), (max_sweeps, tolerance, _SAFE[dtype.name])
+    corpus, limits = (indptr, word, count), (max_sweeps, tolerance, _SAFE[dtype.name], by_mean)
     out = (counts, concentration, rate, epsilon, log_normalizer, sweeps)
     pieces = 1 if threads == 1 or len(word) * num_topics < _SMALL else 8 * threads
     with event.install_listener("numba:compile", CompilationLog()):
@@ -125,9 +126,19 @@ def _word_table(first, step, elog_theta, safe, table, peak):
 
 
 @fast
+def _log_weights(a, rate, by_mean, out):
+    """What phi is formed by: E ln Z, or ln E Z."""
+    if by_mean:
+        for k in range(a.size):
+            out[k] = math.log(a[k] / rate[k])
+    else:
+        elog_gamma(a, rate, out)
+
+
+@fast
 def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, log_normalizer, vectors, scratch):
     """All sweeps of one document with tokens: (sweeps, epsilon, ln of the weights' scale); the rest in the arrays."""
-    max_sweeps, tolerance, safe = limits
+    max_sweeps, tolerance, safe, by_mean = limits
     a, rate, elog, n = q_z
     rows, count, normalizer, ratio = entries
     weights, total = vectors
@@ -148,7 +159,11 @@ def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, 
             rate[k] = e[k] + mass / epsilon
     sweeps, change, scale = 0, np.inf, 0.0
     while sweeps < max_sweeps and not change < tolerance * mass:
-        exp_elog_gamma(a, rate, phi, power)
+        if by_mean:
+            for k in range(num_topics):
+                phi[k] = a[k] / rate[k]
+        else:
+            exp_elog_gamma(a, rate, phi, power)
         scale = 0.0
         for k in range(num_topics):
             scale += phi[k]
@@ -167,7 +182,7 @@ def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, 
         for k in range(num_topics):
             n[k] = weights[k] * total[k]
         if unsafe > 0:
-            elog_gamma(a, rate, elog)
+            _log_weights(a, rate, by_mean, elog)
             for m in range(word.size):
                 if ratio[m] < 0:
                     log_normalizer[m] = responsibilities(elog, elog_theta[word[m]], phi, power)
@@ -183,7 +198,7 @@ def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, 
         for k in range(num_topics):
             rate[k] = e[k] + mass / epsilon
         sweeps += 1
-    elog_gamma(a_before, rate_before, elog)
+    _log_weights(a_before, rate_before, by_mean, elog)
     return sweeps, epsilon, math.log(scale) if scale > 0.0 else 0.0
 
 
@@ -233,7 +248,7 @@ def _documents(first, step, corpus, elog_theta, prior, e, start, limits, shared,
                 a[k], r[k], n_k[k] = p[k], exp_neg_f[k], 0.0
                 mean += a[k] / r[k]
             epsilon[n] = mean
-            elog_gamma(a, r, elog[n])
+            _log_weights(a, r, limits[3], elog[n])
             for m in range(size):
                 ratio[begin + m] = 0
                 log_normalizer[begin + m] = responsibilities(elog[n], elog_theta[words[m]], scratch[0], scratch[1])

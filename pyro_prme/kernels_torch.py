@@ -30,6 +30,7 @@ def local_step_torch(
     max_sweeps: int,
     tolerance: float,
     start: Sequence[Tensor] = (),
+    by_mean: bool = False,
 ) -> LocalStep:
     """Eq. update_c and eq. update_z to the fixed point with sparse matrix products; what is (B, K) is float64 inside.
 
@@ -43,6 +44,7 @@ def local_step_torch(
         max_sweeps: at least one.
         tolerance: of the stopping test.
         start: empty, or (concentration, rate), each (B, K).
+        by_mean: whether ln E Z forms phi, and not E ln Z.
     """
     dtype, (num_words, num_topics), num_documents = elog_theta.dtype, elog_theta.shape, len(indptr) - 1
     document = torch.repeat_interleave(torch.arange(num_documents, device=word.device), indptr.diff())
@@ -60,9 +62,10 @@ def local_step_torch(
     rate = e + mass / epsilon
     if start:
         a, rate = (torch.where(empty[:, None], x, y.double()) for x, y in zip((a, rate), start, strict=True))
+    log_of = torch.log if by_mean else torch.digamma
     active, sweeps = ~empty, torch.zeros(num_documents, dtype=torch.int64, device=word.device)
     for _ in range(max_sweeps):
-        elog = torch.digamma(a) - rate.log()  # (B, K)
+        elog = log_of(a) - rate.log()  # (B, K)
         shift = elog.amax(-1)
         weights = (elog - shift[:, None]).exp().to(dtype)
         normalizer = _sampled_product(indptr, word, weights, table)  # (E,)
@@ -82,7 +85,7 @@ def local_step_torch(
         rate = torch.where(active[:, None], e + mass / epsilon, rate)
 
     n[empty] = 0
-    elog = torch.where(empty[:, None], torch.digamma(prior) - e.log(), elog)
+    elog = torch.where(empty[:, None], log_of(prior) - e.log(), elog)
     safe = safe & ~empty[document]
     log_normalizer = normalizer.double().log() + peak[word] + shift[document]
     order = torch.argsort(word, stable=True)

@@ -37,6 +37,8 @@ class Trainer:
     V (training mode, the E-step held), and, online, a natural step for gamma at rate (t0 + t)^-kappa with statistics
     scaled by N / |N_t|. In batch mode the statistics of all batches add up to one natural step of rate 1 an epoch.
 
+    An online pass over documents that are kept ends best with a batch epoch or two: set `mode` to "batch" and go on.
+
     The trainer has a random state of its own and leaves the global one alone.
 
     Args:

@@ -57,10 +57,11 @@ def solve_epsilon(a, e, prior, mass):
     return float(np.exp(brentq(excess, -60, 60, xtol=1e-14, rtol=1e-14)))
 
 
-def reference(case: Case, max_sweeps=20, tolerance=1e-3, start=None) -> LocalStep:
+def reference(case: Case, max_sweeps=20, tolerance=1e-3, start=None, by_mean=False) -> LocalStep:
     """Eq. update_c and eq. update_z, one document at a time, with its (entries, K) matrix phi in memory."""
     indptr, word, count, elog_theta, prior, e = case.to(torch.float64)
     documents, (words, topics) = len(indptr) - 1, elog_theta.shape
+    log_of = torch.log if by_mean else torch.digamma
     prior, e = (x.expand(documents, topics) for x in (prior, e))
     statistics, log_normalizer = torch.zeros(words, topics).double(), torch.zeros(len(word)).double()
     rows = []
@@ -69,7 +70,7 @@ def reference(case: Case, max_sweeps=20, tolerance=1e-3, start=None) -> LocalSte
         c, theta = count[entries, None], elog_theta[word[entries]]
         mass, sweeps = c.sum(), 0
         if mass == 0:
-            elog = torch.digamma(prior[n]) - e[n].log()
+            elog = log_of(prior[n]) - e[n].log()
             log_normalizer[entries] = (elog + theta).logsumexp(-1)
             rows.append((torch.zeros(topics), prior[n], e[n], (prior[n] / e[n]).sum(), elog, torch.tensor(0)))
             continue
@@ -79,7 +80,7 @@ def reference(case: Case, max_sweeps=20, tolerance=1e-3, start=None) -> LocalSte
             a, rate = start[0][n].double(), start[1][n].double()
         change = torch.tensor(torch.inf)
         while sweeps < max_sweeps and not change < tolerance * mass:
-            elog = torch.digamma(a) - rate.log()
+            elog = log_of(a) - rate.log()
             phi = (elog + theta).softmax(-1)  # (entries, K)
             counts = (c * phi).sum(0)
             change = (prior[n] + counts - a).abs().sum()
@@ -94,10 +95,11 @@ def reference(case: Case, max_sweeps=20, tolerance=1e-3, start=None) -> LocalSte
     return LocalStep(counts, a, rate, epsilon, elog, log_normalizer, statistics, sweeps)
 
 
-def torch_backend(*args, max_sweeps=20, tolerance=1e-3, start=()) -> LocalStep:
+def torch_backend(*args, max_sweeps=20, tolerance=1e-3, start=(), by_mean=False) -> LocalStep:
     *rest, prior, e = args
     topics = prior.shape[-1]
-    return local_step_torch(*rest, prior.reshape(-1, topics), e.reshape(-1, topics), max_sweeps, tolerance, start)
+    prior, e = prior.reshape(-1, topics), e.reshape(-1, topics)
+    return local_step_torch(*rest, prior, e, max_sweeps, tolerance, start, by_mean)
 
 
 BACKENDS = {"numba": local_step, "torch": torch_backend}
@@ -127,15 +129,16 @@ def backend(request):
     return BACKENDS[request.param]
 
 
+@pytest.mark.parametrize("by_mean", [False, True])
 @pytest.mark.parametrize("gamma0", [0.1, 1e-3])
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [(12, 7), (5, 2), (3, 37)])
-def test_agrees_with_the_reference(backend, dtype, shape, gamma0):
+def test_agrees_with_the_reference(backend, dtype, shape, gamma0, by_mean):
     case = make_case(seed=shape[1], documents=shape[0], topics=shape[1], gamma0=gamma0)
-    result = backend(*case.to(dtype))
+    result = backend(*case.to(dtype), by_mean=by_mean)
     assert all(x.dtype == dtype for x in result[:-1])
     assert result.sweeps.dtype == torch.int64
-    assert_close(result, reference(case), 1e-5 if dtype == torch.float32 else 1e-10)
+    assert_close(result, reference(case, by_mean=by_mean), 1e-5 if dtype == torch.float32 else 1e-10)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -252,6 +255,17 @@ def test_identities_of_the_result(backend):
     torch.testing.assert_close(result.statistics.sum(0), result.counts.sum(0))
     totals = torch.zeros(40).double().index_add_(0, case.word, case.count)
     torch.testing.assert_close(result.statistics.sum(-1), totals)
+
+
+def test_by_mean_maximises_the_likelihood_with_the_prior_as_counts(backend):
+    """With f = 0 the proportions maximise sum_m c_m ln sum_k z_k theta_k + sum_k beta p_k ln z_k: EM's fixed point."""
+    case = make_case()._replace(e=torch.ones(1, 7).double())
+    result = backend(*case, max_sweeps=5000, tolerance=1e-10, by_mean=True)
+    free = (result.concentration / result.rate).log().requires_grad_()
+    document = torch.repeat_interleave(torch.arange(12), case.indptr.diff())
+    words = (free.log_softmax(-1)[document] + case.elog_theta[case.word]).logsumexp(-1)
+    value = (case.count * words).sum() + (case.prior * free.log_softmax(-1)).sum()
+    assert torch.autograd.grad(value, free)[0].abs().max() < 1e-6
 
 
 EXTREMES = {

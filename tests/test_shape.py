@@ -7,6 +7,7 @@ import torch
 
 from pyro_prme import PRME, Batch, Corpus, PRMEGuide, PRMETopicModel, ShapePRME, Trainer, build, to_inference_data
 from pyro_prme.bounds import point_topics_term
+from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import PointTopics
 from tests.conftest import small_model
 from tests.test_train import corpus
@@ -98,7 +99,8 @@ def test_presets_build_what_they_say(preset):
     assert isinstance(fitted.model_, ShapePRME) == (preset == "predictive")
     assert isinstance(fitted.model_, PRME)
     assert isinstance(fitted.guide_.rule("theta"), PointTopics) == (preset == "predictive")
-    assert fitted.model_.gamma0 == (0.05 if preset == "predictive" else 0.2)
+    assert fitted.guide_.rule("Z").by_mean == (preset == "predictive")
+    assert fitted.model_.gamma0 == (0.02 if preset == "predictive" else 0.2)
     assert fitted.guide_.plan(Batch.from_csr(counts)).refusals == {}
 
 
@@ -115,3 +117,42 @@ def test_unknown_forms_are_refused_in_one_sentence():
         build(4, 10, 5, form="size")
     with pytest.raises(ValueError, match="topics is 'flat': choose one of dirichlet, point"):
         build(4, 10, 5, topics="flat")
+    with pytest.raises(ValueError, match="loadings is 'mode': choose one of log, mean"):
+        build(4, 10, 5, loadings="mode")
+
+
+@pytest.mark.parametrize("model", ["hdp", "prme", "diln"])
+def test_words_dealt_out_by_the_mean(model):
+    """The E-step has phi proportional to E Z and theta, and the bound is no higher than at phi's own update."""
+    counts = corpus()
+    built = build(6, counts.shape[1], counts.shape[0], model=model, loadings="mean")
+    trainer = Trainer(*built, counts, batch_size=60)
+    trainer.fit(3)
+    step = trainer.guide.local_step(Batch.from_csr(counts))["Z"].step
+    torch.testing.assert_close(
+        step.elog_loadings.log_softmax(-1), (step.concentration / step.rate).log().log_softmax(-1), rtol=0, atol=0.05
+    )
+    mean = trainer.bound().total
+    trainer.guide.rule("Z").by_mean = False
+    assert mean < trainer.bound().total
+
+
+def test_f_is_trained_on_the_counts_of_one_sweep_by_the_log():
+    """Where words are dealt out by the mean: the term of Z in a gradient step, against phi by hand."""
+    counts = corpus()
+    trainer = Trainer(*build(6, counts.shape[1], counts.shape[0], loadings="mean"), counts, batch_size=60)
+    trainer.fit(2)
+    guide, batch = trainer.guide, Batch.from_csr(counts)
+    local = guide.local_step(batch)
+    with torch.no_grad(), eval_mode(trainer.model, guide), guide.hold(local):
+        run = guide.expectations(batch)
+        term = guide.rule("Z").term("Z", run, "epsilon")
+    step, elog_theta = local["Z"]
+    elog = torch.digamma(step.concentration) - step.rate.log()
+    phi = (elog[batch.document] + elog_theta[batch.local_word]).softmax(-1)
+    sharp = torch.zeros_like(elog).index_add_(0, batch.document, batch.count.unsqueeze(-1) * phi)
+    slope, shape, q = (batch.length / step.epsilon).unsqueeze(-1), run.prior("Z").concentration, run.posterior("Z")
+    value = (shape + sharp).lgamma() - shape.lgamma() - (shape + sharp) * (1 + slope).log()
+    value = value - sharp * (torch.digamma(q.concentration) - q.rate.log()) + slope * q.mean
+    torch.testing.assert_close(term, value.sum().to(term), rtol=1e-5, atol=0)
+    assert (sharp - step.counts).abs().max() > 0.01

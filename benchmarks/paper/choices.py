@@ -17,6 +17,32 @@ from experiment import OBSERVED, RESULTS, add, average, is_there, measured, pars
 PATH = RESULTS / "choices.json"
 POINTS = {"topics": "point", "gamma0": 0.05}
 LINEAR = {"decoder_hidden": ()}
+MEAN = {"loadings": "mean"}
+
+#: What the preset "predictive" was chosen among: f in the shape; "mean" has topics as points too, unless it says not.
+PREDICTIVE: dict[str, dict[str, Any]] = {
+    "linear, points": {**POINTS, **LINEAR},
+    "linear, points, gamma0 = 0.02": {**POINTS, **LINEAR, "gamma0": 0.02},
+    "linear, points, gamma0 = 0.01": {**POINTS, **LINEAR, "gamma0": 0.01},
+    "HDP, mean": {"model": "hdp", **POINTS, **MEAN},
+    "linear, mean": {**POINTS, **LINEAR, **MEAN},
+    "linear, mean, gamma0 = 0.02": {**POINTS, **LINEAR, **MEAN, "gamma0": 0.02},
+    "HDP, mean, K = 200": {"model": "hdp", **POINTS, **MEAN, "num_topics": 200},
+    "linear, mean, K = 200": {**POINTS, **LINEAR, **MEAN, "num_topics": 200},
+    "linear, mean, K = 200, gamma0 = 0.02": {**POINTS, **LINEAR, **MEAN, "num_topics": 200, "gamma0": 0.02},
+    "linear, mean, K = 200, gamma0 = 0.01": {**POINTS, **LINEAR, **MEAN, "num_topics": 200, "gamma0": 0.01},
+    "HDP, mean, K = 200, gamma0 = 0.02": {"model": "hdp", **POINTS, **MEAN, "num_topics": 200, "gamma0": 0.02},
+    "linear, mean, K = 200, beta = 2": {**POINTS, **LINEAR, **MEAN, "num_topics": 200, "beta": 2.0},
+    "linear, mean, K = 200, beta = 10": {**POINTS, **LINEAR, **MEAN, "num_topics": 200, "beta": 10.0},
+    "linear, mean, K = 400": {**POINTS, **LINEAR, **MEAN, "num_topics": 400},
+    "mean": {**POINTS, **MEAN},
+    "Dirichlet topics, mean": MEAN,
+    "HDP, Dirichlet topics, mean": {"model": "hdp", **MEAN},
+    "HDP, points, K = 200": {"model": "hdp", **POINTS, "num_topics": 200},
+    "linear, points, K = 200": {**POINTS, **LINEAR, "num_topics": 200},
+    "linear, points, K = 200, beta = 2": {**POINTS, **LINEAR, "num_topics": 200, "beta": 2.0},
+    "linear, points, K = 200, gamma0 = 0.02": {**POINTS, **LINEAR, "num_topics": 200, "gamma0": 0.02},
+}
 
 #: Settings over the library's defaults, by corpus.
 CHOICES: dict[str, dict[str, dict[str, Any]]] = {
@@ -36,24 +62,20 @@ CHOICES: dict[str, dict[str, dict[str, Any]]] = {
         "HDP, points, gamma0 = 0.1": {"model": "hdp", **POINTS, "gamma0": 0.1},
         "f in the scale, points": {"form": "scale", **POINTS},
         "f in the shape, points": POINTS,
-        "f in the shape, linear, points (predictive)": {**POINTS, **LINEAR},
-        "predictive, K = 200": {**POINTS, **LINEAR, "num_topics": 200},
-        "predictive, K = 200, beta = 2": {**POINTS, **LINEAR, "num_topics": 200, "beta": 2.0},
+        **PREDICTIVE,
     },
     "20news": {
         "HDP": {"model": "hdp"},
         "f in the scale, linear": {"form": "scale", **LINEAR},
         "f in the shape, linear": LINEAR,
         "HDP, points, gamma0 = 0.05": {"model": "hdp", **POINTS},
-        "f in the shape, linear, points (predictive)": {**POINTS, **LINEAR},
-        "predictive, gamma0 = 0.02": {**POINTS, **LINEAR, "gamma0": 0.02},
-        "predictive, K = 200": {**POINTS, **LINEAR, "num_topics": 200},
+        **PREDICTIVE,
     },
     "nips": {
         "HDP": {"model": "hdp"},
         "f in the shape (default)": {},
         "HDP, points, gamma0 = 0.05": {"model": "hdp", **POINTS},
-        "f in the shape, linear, points (predictive)": {**POINTS, **LINEAR},
+        "linear, points": {**POINTS, **LINEAR},
     },
 }
 
@@ -78,12 +100,14 @@ def main() -> None:
     options = parser(__doc__)
     options.set_defaults(seeds=[0])
     options.add_argument("--corpus", nargs="+", default=list(CHOICES), choices=list(CHOICES))
+    options.add_argument("--choice", nargs="+", help="only these")
     args = options.parse_args()
     torch.set_num_threads(args.threads)
     for corpus, seed in product(args.corpus, args.seeds):
         for choice, settings in CHOICES[corpus].items():
             key = {"corpus": corpus, "choice": choice, "seed": seed}
-            if not args.report and not is_there(PATH, key):
+            wanted = args.choice is None or choice in args.choice
+            if wanted and not args.report and not is_there(PATH, key):
                 add(PATH, key | measured(corpus, "validation", seed, **settings))
     print(table(recorded(PATH)))
 

@@ -11,7 +11,7 @@ import inspect
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "prme": {},
     "prme-linear": {"decoder_hidden": ()},
     "hdp-points": {"model": "hdp", "topics": "point"},
-    "predictive": {"topics": "point", "decoder_hidden": ()},
+    "prme-points": {"topics": "point", "decoder_hidden": ()},
+    "hdp-mean": {"model": "hdp", "topics": "point", "loadings": "mean"},
+    "prme-mean": {"topics": "point", "loadings": "mean", "decoder_hidden": ()},
+    "hdp-mean-200": {"model": "hdp", "topics": "point", "loadings": "mean", "num_topics": 200},
+    "prme-mean-200": {"topics": "point", "loadings": "mean", "decoder_hidden": (), "num_topics": 200},
 }
 NAMES = {
     "hdp": "HDP",
@@ -45,7 +49,11 @@ NAMES = {
     "prme": "PRME",
     "prme-linear": "PRME, linear decoder",
     "hdp-points": "HDP, topics as points",
-    "predictive": "PRME, linear, topics as points",
+    "prme-points": "PRME, linear, topics as points",
+    "hdp-mean": "HDP, points, words by E Z",
+    "prme-mean": "PRME, linear, points, words by E Z",
+    "hdp-mean-200": "HDP, points, words by E Z, K = 200",
+    "prme-mean-200": "PRME, linear, points, words by E Z, K = 200",
 }
 
 
@@ -83,14 +91,22 @@ def without_function(model: prme.PRME) -> Iterator[None]:
         model.decoder = decoder
 
 
-def fit(train: prme.Corpus, num_topics: int, epochs: int, seed: int, **settings: Any) -> tuple[prme.Trainer, float]:
-    """A trainer that has run, and its seconds."""
+def fit(
+    train: prme.Corpus,
+    num_topics: int,
+    epochs: int,
+    seed: int,
+    before: Callable[[prme.Trainer], None] = lambda trainer: None,
+    **settings: Any,
+) -> tuple[prme.Trainer, float]:
+    """A trainer that has run, and its seconds; `before` sees it when it has its start."""
     named = inspect.signature(prme.build).parameters
     build = {key: value for key, value in settings.items() if key in named}
     rest = {key: value for key, value in settings.items() if key not in named}
     began = time.perf_counter()
     model, guide = prme.build(num_topics, train.vocab_size, len(train), seed=seed, **build)
     trainer = prme.Trainer(model, guide, train.counts, seed=seed, **rest)
+    before(trainer)
     trainer.fit(epochs)
     return trainer, time.perf_counter() - began
 
@@ -101,9 +117,15 @@ def scores(posterior: prme.Posterior, test: prme.Corpus, seed: int = 0) -> dict[
 
 
 def measured(
-    corpus: str, part: str, seed: int, epochs: int = 40, num_topics: int = 100, **settings: Any
+    corpus: str,
+    part: str,
+    seed: int,
+    epochs: int = 40,
+    num_topics: int = 100,
+    after: Callable[[prme.Trainer], dict[str, Any]] = lambda trainer: {},
+    **settings: Any,
 ) -> dict[str, Any]:
-    """Fits one model and scores it, with its random function and, where it has one, without."""
+    """Fits one model and scores it, with its random function and, where it has one, without; `after` adds to it."""
     train, test = load(corpus, part)
     trainer, seconds = fit(train, num_topics, epochs, seed, **settings)
     posterior = prme.Posterior(trainer.model, trainer.guide, vocabulary=train.vocabulary)
@@ -111,11 +133,15 @@ def measured(
     if settings.get("model", "prme") == "prme":
         with without_function(trainer.model):
             record["perplexity_without_f"] = scores(posterior, test)
-    return record | {
-        "topics_used": int(posterior.num_topics_used),
-        "bound": trainer.history[-1]["bound"],
-        "seconds": seconds,
-    }
+    return (
+        record
+        | {
+            "topics_used": int(posterior.num_topics_used),
+            "bound": trainer.history[-1]["bound"],
+            "seconds": seconds,
+        }
+        | after(trainer)
+    )
 
 
 def recorded(path: Path) -> list[dict[str, Any]]:

@@ -131,9 +131,7 @@ PEERS = {
     "prme": Peer("ours, PRME", ours, {"model": "prme"}),
     "diln": Peer("ours, DILN", ours, {"model": "diln"}),
     "predictive": Peer("ours, predictive", ours, PRESETS["predictive"]),
-    "best": Peer(
-        "ours, predictive, K = 200, beta = 2", ours, {**PRESETS["predictive"], "num_topics": 200, "beta": 2.0}
-    ),
+    "best": Peer("ours, predictive, K = 200", ours, {**PRESETS["predictive"], "num_topics": 200}),
 }
 
 OURS = ("hdp", "prme", "diln", "predictive", "best")

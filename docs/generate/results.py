@@ -78,12 +78,14 @@ def depth_and_width(result: Any, script: Row) -> str:
 
 
 def online(result: Any, script: Row) -> str:
-    """Where each curve ends; the time of a batch."""
-    ends = [
-        {key: run[key] for key in ("model", "mode", "kappa") if key in run} | run["curve"][-1]
-        for run in result
-        if "curve" in run
-    ]
+    """Where each curve ends, and an online pass before its batch epochs; the time of a batch."""
+    ends = []
+    for run in (run for run in result if "curve" in run):
+        about = {key: run[key] for key in ("model", "mode", "kappa") if key in run}
+        if run["mode"] == "online" and run["epochs"]:
+            ends.append(about | run["curve"][-1 - run["epochs"]])
+            about["mode"] = f"online, then {run['epochs']} batch epochs"
+        ends.append(about | run["curve"][-1])
     times = [{"model": run["model"]} | run["milliseconds"] for run in result if "milliseconds" in run]
     return f"{table(ends)}\nMilliseconds of a batch:\n\n{table(times)}"
 
@@ -116,6 +118,7 @@ KNOWN: dict[str, tuple[str, Callable[[Any, Row], str]]] = {
     "architecture": ("Depth and width of the networks", depth_and_width),
     "online": ("Online learning", online),
     "swaps": ("Swapped models against the unswapped one", anything),
+    "learned": ("gamma0 and beta learned", printed),
     "choices": ("What the defaults were chosen by", printed),
     "peers_tuning": ("Settings tried for the other topic models, on documents cut from train", anything),
 }

@@ -117,11 +117,13 @@ class GaussianFunction(Rule):
         mu, v = m.expand(batch.size, -1), (1 / P.diagonal()).expand(batch.size, -1)
         mu, v = run.started.get("f", (mu, v))
         rule: Any = run.rules[self.loadings]
+        limits: dict[str, Any] = (
+            {"max_sweeps": rule.max_sweeps, "by_mean": rule.by_mean} if isinstance(rule, GammaLoadings) else {}
+        )
         for _ in range(self.rounds):
             e = (-mu + v / 2).exp()
             step = local_step(
-                batch.indptr, batch.local_word, batch.count, elog_theta, c, e,
-                max_sweeps=rule.max_sweeps if isinstance(rule, GammaLoadings) else 20, start=start,
+                batch.indptr, batch.local_word, batch.count, elog_theta, c, e, start=start, **limits,
             )  # fmt: skip
             start = step.concentration, step.rate
             mu, v = function_update(mu, v, c, step.concentration / step.rate, m, P, self.steps)

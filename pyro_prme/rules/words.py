@@ -242,7 +242,7 @@ class PointTopics(DirichletTopics):
 
     Differs from the paper: q(theta_k) there is Dir(gamma_k). Its E ln theta counts a word that a topic has seen x times
     like about x - 1/2 times, and one seen less than once next to never, so that the paper's topics are too sparse: as
-    points they predict held-out words better (`benchmarks/paper/NOTES.md`), with gamma0 near 0.05.
+    points they predict held-out words better (`benchmarks/paper/NOTES.md`), with gamma0 of 0.05 or less.
     """
 
     summary = "point mass on the scale of log ratios (eq. update_eta)"
