@@ -16,7 +16,7 @@ from torch import Tensor
 import pyro_prme as prme
 from pyro_prme.bounds import elog_sum_epsilon, profiled_loadings
 from pyro_prme.kernels import LocalStep, local_step
-from pyro_prme.kernels_sums import inner
+from pyro_prme.kernels.sums import inner
 from pyro_prme.prototype import eval_mode
 from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
 from pyro_prme.updates import robbins_monro_rate

@@ -31,7 +31,7 @@ from sklearn.utils.parallel import Parallel
 from torch import Tensor
 
 from pyro_prme.kernels import local_step
-from pyro_prme.kernels_torch import local_step_torch
+from pyro_prme.kernels.local_torch import local_step_torch
 
 SWEEPS = 20
 LENGTHS = {"short": (500, 50), "medium": (500, 280), "long": (20, 3000)}  # documents, tokens in each

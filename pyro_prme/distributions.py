@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from pyro_prme.expectations import expected, expected_log, expected_log_rows
-from pyro_prme.kernels_gamma import DigammaRows
+from pyro_prme.kernels.gamma import DigammaRows
 from pyro_prme.updates import assignment_probabilities
 
 __all__ = [

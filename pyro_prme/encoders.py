@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
-from pyro_prme.buffers import Buffers
-from pyro_prme.kernels_words import sums_by_word
+from pyro_prme.kernels.buffers import Buffers
+from pyro_prme.kernels.words import sums_by_word
 from pyro_prme.networks import BatchNorm, Stack, check_depth
 
 __all__ = ["BagOfWordsEncoder", "TopicEncoder", "encoder_of_depth", "hide_words"]

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyro_prme.kernels_math import cached
-from pyro_prme.kernels_threads import share_out
+from pyro_prme.kernels.arithmetic import cached
+from pyro_prme.kernels.threads import share_out
 
 __all__ = ["LazyAdam"]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pyro_prme.buffers import Buffers
-from pyro_prme.kernels_decoder import over_pairs
+from pyro_prme.kernels.buffers import Buffers
+from pyro_prme.kernels.decoder import over_pairs
 
 __all__ = [
     "BatchNorm",
@@ -129,7 +129,7 @@ class Decoder(RandomFunction):
     """The decoder network of the paper: mean and variance of f(h_n, ell_k) from a stack of layers on (h, ell).
 
     The first layer is linear in (h, ell), so W_h h + W_ell ell is computed and added, and no concatenated rows are
-    formed. Without residual connections the layers run in :mod:`pyro_prme.kernels_decoder`.
+    formed. Without residual connections the layers run in :mod:`pyro_prme.kernels.decoder`.
 
     Args:
         num_topics: K.
@@ -165,7 +165,10 @@ class Decoder(RandomFunction):
 
     def rows(self, x: Tensor, y: Tensor) -> Tensor:
         """Outputs of the head for all sums of a row of x (B, width) and one of y (K, width), shape (B, K, 2)."""
-        if not len(self.stack.shortcuts):
+        traced = (
+            type(x) is not Tensor
+        )  # a subclass follows operations of torch, as when Pyro looks for a site's parents
+        if not (len(self.stack.shortcuts) or traced):
             layers, norms = [*self.stack.layers, self.head], [self.norm, *self.stack.norms]
             return over_pairs(x, y, layers, norms, self.memory)
         pairs = x.unsqueeze(-2) + y  # (B, K, width)

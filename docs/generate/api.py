@@ -37,8 +37,8 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "closed_forms": (
         "Closed forms",
-        "The paper's updates and the terms of its bound, each once as a pure function, and the compiled inner loop.",
-        ("updates", "bounds", "kernels", "kernels_torch", "kernels_numba", "kernels_math"),
+        "The paper's updates and the terms of its bound, each once as a pure function, and the compiled inner loops.",
+        ("updates", "bounds", "kernels"),
     ),
     "rules": (
         "Rules",

@@ -18,8 +18,8 @@ from pyro_prme.bounds import (
 from pyro_prme.distributions import ImpliedAssignment, WordMajorDirichlet, WordMajorPoint
 from pyro_prme.expectations import expected_log, expected_log_rows
 from pyro_prme.kernels import LocalStep
-from pyro_prme.kernels_gamma import DigammaRows, natural_step_, sum_of_rows
-from pyro_prme.kernels_sums import inner
+from pyro_prme.kernels.gamma import DigammaRows, natural_step_, sum_of_rows
+from pyro_prme.kernels.sums import inner
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run, register
 from pyro_prme.rules.loadings import Local

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pyro_prme.kernels_gamma import DigammaRows, natural_step_, natural_step_torch_, sum_of_rows
+from pyro_prme.kernels.gamma import DigammaRows, natural_step_, natural_step_torch_, sum_of_rows
 from pyro_prme.updates import dirichlet_update, natural_step
 
 WORDS, TOPICS = 5000, 3  # more words than a block

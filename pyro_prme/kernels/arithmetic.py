@@ -1,7 +1,6 @@
 """What the compiled loops share: how they are compiled, exp, digamma, the root epsilon, responsibilities in log space.
 
-numba's cache looks only at the file of a compiled loop, and they are in :mod:`pyro_prme.kernels_numba`: touch that file
-after a change here.
+numba's cache looks only at the file of a compiled loop: after a change here, touch the files that use it.
 """
 
 from __future__ import annotations

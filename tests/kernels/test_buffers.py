@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pyro_prme.buffers import Buffers
+from pyro_prme.kernels.buffers import Buffers
 
 LIKE = torch.zeros(1, dtype=torch.float32)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyro_prme import kernels_decoder
+from pyro_prme.kernels import decoder as kernel
 from pyro_prme.networks import Decoder
 
 DOCUMENTS, TOPICS = 9, 6
@@ -66,7 +66,7 @@ def test_gradients_against_finite_differences():
 
 @pytest.mark.parametrize("block", [1, 2 * TOPICS, 10_000])
 def test_blocks_without_a_gradient_do_not_show(monkeypatch, block):
-    monkeypatch.setattr(kernels_decoder, "_BLOCK", block)
+    monkeypatch.setattr(kernel, "_BLOCK", block)
     decoder, plain = (one.eval() for one in pair_of((7, 5), True))
     h, ell = inputs()
     with torch.no_grad():

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from pyro_prme.buffers import Buffers
+from pyro_prme.kernels.buffers import Buffers
 
 __all__ = ["over_pairs"]
 

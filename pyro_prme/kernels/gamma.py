@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyro_prme.kernels_math import cached, digamma_parts, log_in_place
-from pyro_prme.kernels_threads import share_out
+from pyro_prme.kernels.arithmetic import cached, digamma_parts, log_in_place
+from pyro_prme.kernels.threads import share_out
 from pyro_prme.updates import dirichlet_update, natural_step
 
 __all__ = ["DigammaRows", "natural_step_", "natural_step_torch_", "sum_of_rows"]

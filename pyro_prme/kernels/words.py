@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyro_prme.buffers import Buffers
-from pyro_prme.kernels_math import cached
-from pyro_prme.kernels_threads import share_out
+from pyro_prme.kernels.arithmetic import cached
+from pyro_prme.kernels.buffers import Buffers
+from pyro_prme.kernels.threads import share_out
 
 __all__ = ["entries_by_word", "sums_by_word", "sums_by_word_torch"]
 

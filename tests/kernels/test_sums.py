@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pyro_prme.kernels_sums import inner
+from pyro_prme.kernels.sums import inner
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (7,), (2000, 100)])

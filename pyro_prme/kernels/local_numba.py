@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numba.core import event
 
-from pyro_prme.kernels_math import (
+from pyro_prme.kernels.arithmetic import (
     CompilationLog,
     cached,
     elog_gamma,
@@ -25,8 +25,8 @@ from pyro_prme.kernels_math import (
     responsibilities,
     solve_epsilon,
 )
-from pyro_prme.kernels_threads import share_out
-from pyro_prme.kernels_words import entries_by_word
+from pyro_prme.kernels.threads import share_out
+from pyro_prme.kernels.words import entries_by_word
 
 __all__ = ["run"]
 

@@ -2,7 +2,7 @@
 
 Open this to see, or to call, the inner loop of inference. For each document of a batch it alternates eq. update_c and
 eq. update_z until the document's own stopping test is met, and stores no responsibility. On the CPU it is numba, on
-`torch.get_num_threads()` threads; on any other device :mod:`pyro_prme.kernels_torch` has the same contract.
+`torch.get_num_threads()` threads; on any other device :mod:`pyro_prme.kernels.local_torch` has the same contract.
 
 The numbers do not depend on the number of threads: one thread alone handles a document, and one thread alone sums the
 statistics of a word, in document order. The threads are Python's own (the compiled code releases the GIL): they work
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_prme.kernels_numba import run
+from pyro_prme.kernels.local_numba import run
 
 __all__ = ["LocalStep", "local_step"]
 
@@ -85,7 +85,7 @@ def local_step(
     prior, e = prior.reshape(-1, num_topics), e.reshape(-1, num_topics)
     max_sweeps = max(1, int(max_sweeps))
     if elog_theta.device.type != "cpu":
-        from pyro_prme.kernels_torch import local_step_torch
+        from pyro_prme.kernels.local_torch import local_step_torch
 
         return local_step_torch(indptr, word, count, elog_theta, prior, e, max_sweeps, float(tolerance), q_z, by_mean)
 

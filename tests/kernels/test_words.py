@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from pyro_prme import Batch
-from pyro_prme.buffers import Buffers
-from pyro_prme.kernels_words import entries_by_word, sums_by_word, sums_by_word_torch
+from pyro_prme.kernels.buffers import Buffers
+from pyro_prme.kernels.words import entries_by_word, sums_by_word, sums_by_word_torch
 
 
 @pytest.fixture

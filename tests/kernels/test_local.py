@@ -10,9 +10,8 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from pyro_prme import kernels, kernels_math, kernels_numba
-from pyro_prme.kernels import LocalStep, local_step
-from pyro_prme.kernels_torch import local_step_torch
+from pyro_prme.kernels import LocalStep, arithmetic, local, local_numba, local_step
+from pyro_prme.kernels.local_torch import local_step_torch
 
 
 class Case(NamedTuple):
@@ -308,7 +307,7 @@ def test_a_word_that_lives_only_where_loadings_are_dead(backend, dtype):
 
 def test_same_numbers_for_any_number_of_threads():
     case = make_case(documents=300, topics=20, words=500, gamma0=1e-2).to(torch.float32)
-    threads, pieces = torch.get_num_threads(), kernels_numba._SMALL
+    threads, pieces = torch.get_num_threads(), local_numba._SMALL
     assert len(case.word) * 20 > pieces  # so threads are used
     try:
         torch.set_num_threads(1)
@@ -388,15 +387,15 @@ def test_without_a_cache_directory_it_still_compiles(monkeypatch):
         return njit(**options)
 
     monkeypatch.setattr(numba, "njit", njit_without_locator)
-    assert kernels_math.cached(lambda x: x + 1)(1) == 2
+    assert arithmetic.cached(lambda x: x + 1)(1) == 2
 
 
 def test_a_compilation_is_logged_once(monkeypatch, caplog):
-    monkeypatch.setattr(kernels_math.CompilationLog, "said", False)
+    monkeypatch.setattr(arithmetic.CompilationLog, "said", False)
     with caplog.at_level(logging.INFO, "pyro_prme"):
         local_step(*make_case())
         assert caplog.records == []  # compiled, or loaded from the cache, by the tests above or by this warm call
-        with numba.core.event.install_listener("numba:compile", kernels_math.CompilationLog()):
+        with numba.core.event.install_listener("numba:compile", arithmetic.CompilationLog()):
             numba.njit(lambda x: x + 1)(1)
             numba.njit(lambda x: x + 2)(1)
     assert [record.getMessage()[:9] for record in caplog.records] == ["compiling"]
@@ -404,7 +403,7 @@ def test_a_compilation_is_logged_once(monkeypatch, caplog):
 
 def test_other_devices_go_to_the_torch_form(monkeypatch):
     called = []
-    monkeypatch.setattr("pyro_prme.kernels_torch.local_step_torch", lambda *args: called.append(args))
-    monkeypatch.setattr(kernels, "_check", lambda *args: None)
+    monkeypatch.setattr("pyro_prme.kernels.local_torch.local_step_torch", lambda *args: called.append(args))
+    monkeypatch.setattr(local, "_check", lambda *args: None)
     local_step(*(x.to("meta") for x in make_case()))
     assert len(called) == 1
