@@ -165,9 +165,7 @@ class Decoder(RandomFunction):
 
     def rows(self, x: Tensor, y: Tensor) -> Tensor:
         """Outputs of the head for all sums of a row of x (B, width) and one of y (K, width), shape (B, K, 2)."""
-        traced = (
-            type(x) is not Tensor
-        )  # a subclass follows operations of torch, as when Pyro looks for a site's parents
+        traced = type(x) is not Tensor  # a subclass follows torch's operations: so Pyro finds a site's parents
         if not (len(self.stack.shortcuts) or traced):
             layers, norms = [*self.stack.layers, self.head], [self.norm, *self.stack.norms]
             return over_pairs(x, y, layers, norms, self.memory)

@@ -46,9 +46,7 @@ class Trainer:
         guide: its guide.
         counts: documents x words.
         mode: "batch" or "online".
-        batch_size: documents a step. A decoder's layer holds documents x topics x width numbers; where that is more
-            than 32 MiB (above 200 topics with the defaults), glibc maps memory anew for each of them, and fewer
-            documents a step are faster.
+        batch_size: documents a step. A layer of the decoder holds documents x topics x width numbers.
         learning_rate: of Adam, for networks and ell.
         stick_rate: of Adam, for V on its logit: with the networks' rate it is far from converged after 30 epochs.
         weight_decay: of Adam, for networks and ell.
