@@ -40,7 +40,7 @@ class CompilationLog(event.Listener):
     def on_start(self, event: Any) -> None:
         if not CompilationLog.said:
             CompilationLog.said = True
-            logger.info("compiling the local step, once for this machine; it takes some seconds")
+            logger.info("compiling the inner loops, once for this machine; it takes some seconds")
 
     def on_end(self, event: Any) -> None:
         pass

@@ -12,10 +12,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba.core import event
 
 from pyro_prme.kernels.arithmetic import (
-    CompilationLog,
     cached,
     elog_gamma,
     exp_elog_gamma,
@@ -61,11 +59,10 @@ def run(
     corpus, limits = (indptr, word, count), (max_sweeps, tolerance, _SAFE[dtype.name], by_mean)
     out = (counts, concentration, rate, epsilon, log_normalizer, sweeps)
     pieces = 1 if threads == 1 or len(word) * num_topics < _SMALL else 8 * threads
-    with event.install_listener("numba:compile", CompilationLog()):
-        share_out(_word_table, pieces, threads, elog_theta, limits[2], table, peak)
-        share_out(_documents, pieces, threads, corpus, elog_theta, prior, e, start, limits, shared, out)
-        by_word = entries_by_word(indptr, word, len(elog_theta))
-        share_out(_statistics, pieces, threads, by_word, count, elog_theta, shared, statistics)
+    share_out(_word_table, pieces, threads, elog_theta, limits[2], table, peak)
+    share_out(_documents, pieces, threads, corpus, elog_theta, prior, e, start, limits, shared, out)
+    by_word = entries_by_word(indptr, word, len(elog_theta))
+    share_out(_statistics, pieces, threads, by_word, count, elog_theta, shared, statistics)
     elog_loadings[:] = elog
 
 

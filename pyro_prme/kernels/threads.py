@@ -9,6 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from numba.core import event
+
+from pyro_prme.kernels.arithmetic import CompilationLog
+
 __all__ = ["share_out"]
 
 
@@ -21,7 +25,8 @@ def share_out(loop: Callable[..., None], pieces: int, threads: int, *args: Any) 
         threads: at most.
         args: for the loop.
     """
-    loop(sys.maxsize, 1, *args)  # handles nothing: a compilation happens here, not in a thread's smaller stack
+    with event.install_listener("numba:compile", CompilationLog()):
+        loop(sys.maxsize, 1, *args)  # handles nothing: a compilation happens here, not in a thread's smaller stack
     if pieces == 1:
         loop(0, 1, *args)
     else:
