@@ -16,6 +16,7 @@ from torch import Tensor
 import pyro_prme as prme
 from pyro_prme.bounds import elog_sum_epsilon, profiled_loadings
 from pyro_prme.kernels import LocalStep, local_step
+from pyro_prme.kernels.gamma import add_rows_
 from pyro_prme.kernels.sums import inner
 from pyro_prme.prototype import eval_mode
 from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
@@ -75,7 +76,7 @@ def step_by_hand(trainer: prme.Trainer, batch: prme.Batch) -> float:
             max_sweeps=rule.max_sweeps, tolerance=rule.tolerance,
         )  # fmt: skip
         total = float(density + share * bound(step, batch, c, mean, e, elog_theta))
-    theta.pending.index_add_(0, batch.words, step.statistics, alpha=share)
+    add_rows_(theta.pending, batch.words, step.statistics, share)
     for optimizer in trainer.optimizers:
         optimizer.zero_grad()
     c, mean, e, density = moments(trainer, batch)

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from pyro_prme.kernels.arithmetic import cached, digamma_parts, log_in_place
+from pyro_prme.kernels.buffers import Buffers
 from pyro_prme.kernels.threads import share_out
 from pyro_prme.updates import dirichlet_update, natural_step
 
-__all__ = ["DigammaRows", "natural_step_", "natural_step_torch_", "sum_of_rows"]
+__all__ = ["DigammaRows", "add_rows_", "natural_step_", "natural_step_torch_", "sum_of_rows"]
 
 _SMALL = 100_000  # numbers below which one thread is enough
 _BLOCK = 2048  # words whose rows one thread sums; blocks are added up in order, whatever the number of threads
@@ -72,7 +73,7 @@ class DigammaRows:
 
     def __init__(self) -> None:
         self._table = self._values = self._known = torch.empty(0)
-        self._version = 0
+        self._version, self._memory = 0, Buffers()
 
     def __deepcopy__(self, memo: Any) -> DigammaRows:
         return DigammaRows()
@@ -85,7 +86,7 @@ class DigammaRows:
             self._version, self._known = table._version, torch.zeros(len(table), dtype=torch.bool, device=table.device)
         if table.device.type != "cpu":
             return torch.digamma(table[words])
-        out, threads = table.new_empty(len(words), table.shape[1]), torch.get_num_threads()
+        out, threads = self._memory.empty((len(words), table.shape[1]), table), torch.get_num_threads()
         arrays = (x.numpy() for x in (table, words, self._known, self._values, out))
         share_out(_digamma_rows, 1 if out.numel() < _SMALL else 8 * threads, threads, *arrays)
         return out
@@ -106,6 +107,26 @@ def _digamma_rows(first, step, table, words, known, values, out):
             known[w] = True
         for k in range(row.size):
             target[k] = kept[k]
+
+
+def add_rows_(table: Tensor, words: Tensor, rows: Tensor, weight: float) -> None:
+    """Adds rows (W, K) times a weight to those of distinct words in a table (D, K), in place."""
+    if table.device.type != "cpu":
+        table.index_add_(0, words, rows, alpha=weight)
+        return
+    threads = torch.get_num_threads()
+    arrays = (x.numpy() for x in (table, words, rows.contiguous()))
+    share_out(_add_rows, 1 if rows.numel() < _SMALL else 4 * threads, threads, *arrays, float(weight))
+    torch.autograd.graph.increment_version(table)
+
+
+@cached
+def _add_rows(first, step, table, words, rows, weight):
+    factor = table.dtype.type(weight)
+    for i in range(first, len(words), step):
+        target, row = table[words[i]], rows[i]
+        for k in range(row.size):
+            target[k] += factor * row[k]
 
 
 @cached

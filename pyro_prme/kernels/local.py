@@ -16,9 +16,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pyro_prme.kernels.buffers import Buffers
 from pyro_prme.kernels.local_numba import run
 
 __all__ = ["LocalStep", "local_step"]
+
+_memory = Buffers()  # for tables of the batch's words
 
 
 class LocalStep(NamedTuple):
@@ -98,7 +101,7 @@ def local_step(
         epsilon=elog_theta.new_empty(num_documents),
         elog_loadings=elog_theta.new_empty(shape),
         log_normalizer=elog_theta.new_empty(len(word)),
-        statistics=elog_theta.new_empty(num_words, num_topics),
+        statistics=_memory.empty((num_words, num_topics), elog_theta),
         sweeps=torch.empty(num_documents, dtype=torch.int64),
     )
     run(
@@ -113,6 +116,7 @@ def local_step(
         tolerance=float(tolerance),
         by_mean=bool(by_mean),
         threads=torch.get_num_threads(),
+        table=_memory.empty((num_words, num_topics), elog_theta).numpy(),
         result=tuple(x.numpy() for x in result),
     )
     return result

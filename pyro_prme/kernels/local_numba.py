@@ -47,12 +47,16 @@ def run(
     tolerance: float,
     by_mean: bool,
     threads: int,
+    table: np.ndarray,
     result: tuple[np.ndarray, ...],
 ) -> None:
-    """The local step into the arrays of `result`, which are those of a `LocalStep`; `start` is (0, K) for none."""
+    """The local step into the arrays of `result`, which are those of a `LocalStep`; `start` is (0, K) for none.
+
+    `table` is of the shape of `elog_theta`, for exp(E ln theta) over its largest in a row.
+    """
     counts, concentration, rate, epsilon, elog_loadings, log_normalizer, statistics, sweeps = result
     dtype, num_documents, num_topics = elog_theta.dtype, len(counts), elog_theta.shape[1]
-    table, peak = np.empty_like(elog_theta), np.empty(len(elog_theta), dtype)  # exp(E ln theta - peak)
+    peak = np.empty(len(elog_theta), dtype)  # table = exp(E ln theta - peak)
     loadings, ratio = np.zeros_like(counts), np.empty_like(count)  # phi_m(k) = ratio_m loadings_nk table_mk / c_m
     elog = np.empty((num_documents, num_topics))
     shared = (table, peak, loadings, ratio, elog)

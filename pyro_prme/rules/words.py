@@ -18,7 +18,7 @@ from pyro_prme.bounds import (
 from pyro_prme.distributions import ImpliedAssignment, WordMajorDirichlet, WordMajorPoint
 from pyro_prme.expectations import expected_log, expected_log_rows
 from pyro_prme.kernels import LocalStep
-from pyro_prme.kernels.gamma import DigammaRows, natural_step_, sum_of_rows
+from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, sum_of_rows
 from pyro_prme.kernels.sums import inner
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run, register
@@ -206,7 +206,7 @@ class DirichletTopics(Rule):
     def gather(self, name: str, run: Run, scale: float | None = None) -> None:
         statistics = run.local[self.loadings].step.statistics
         weight = run.scale(self.loadings) if scale is None else scale
-        self.pending.index_add_(0, run.batch.words, statistics, alpha=float(weight))
+        add_rows_(self.pending, run.batch.words, statistics, float(weight))
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:

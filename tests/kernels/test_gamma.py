@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pyro_prme.kernels.gamma import DigammaRows, natural_step_, natural_step_torch_, sum_of_rows
+from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, natural_step_torch_, sum_of_rows
 from pyro_prme.updates import dirichlet_update, natural_step
 
 WORDS, TOPICS = 5000, 3  # more words than a block
@@ -78,3 +78,13 @@ def test_rows_are_computed_once_until_the_table_changes():
     assert (kept(table, torch.tensor([3, 20]))[0] == 7).all()
     table[0] += 1
     torch.testing.assert_close(kept(table, torch.tensor([0, 3])), torch.digamma(table[[0, 3]]))
+
+
+@pytest.mark.parametrize("num", [10, WORDS])
+def test_rows_are_added_to_those_of_their_words(num):
+    table, words, rows = torch.rand(WORDS, 50), torch.randperm(WORDS)[:num], torch.rand(num, 50)
+    expected = table.index_add(0, words, rows, alpha=2.5)
+    version = table._version
+    add_rows_(table, words, rows, 2.5)
+    torch.testing.assert_close(table, expected, rtol=1e-13, atol=0)
+    assert table._version > version
