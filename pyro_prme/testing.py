@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_prme._parameters import base_of, free_parameters, with_parameters
-from pyro_prme._rule_copies import RuleError, check_form, copied, stepped
+from pyro_prme._rule_copies import copied, stepped
 from pyro_prme.batch import Batch
 from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.expectations import natural_parameters
@@ -27,6 +28,10 @@ from pyro_prme.rules import Run
 __all__ = ["Check", "RuleError", "RuleReport", "check_rule"]
 
 _DIRECTIONS, _STEPS = 8, (1e-3, 1e-2, 1e-1)
+
+
+class RuleError(ValueError):
+    """A rule is wrong; the message is one sentence."""
 
 
 class Check(NamedTuple):
@@ -101,11 +106,32 @@ def check_rule(
     report = RuleReport(site, type(guide.rule(site)).__name__)
     with torch.random.fork_rng(devices=[]), eval_mode(guide.model, guide):
         torch.manual_seed(seed)
-        check_form(guide, args, site)
+        _check_form(guide, args, site)
         report.checks.append(_stationary(guide, args, site, tolerance))
         report.checks.append(_particles(guide, args, site, below, particles))
         report.checks.append(_subsampling(guide, args, site, parts))
     return report
+
+
+@torch.no_grad()
+def _check_form(guide: ClosedFormGuide, args: tuple, site: str) -> None:
+    """Refuses a posterior that is no distribution, or is not of the site's shape."""
+    with copied(guide, site) as rule:
+        given = rule.posterior
+
+        def posterior(name: str, prior: Any, run: Run) -> Any:
+            q = given(name, prior, run)
+            if not isinstance(q, Distribution | Tensor):
+                raise RuleError(
+                    f"The posterior of {name} is {type(q).__name__}: it must be a distribution, or a tensor of a point."
+                )
+            shape, expected = (x.shape if isinstance(x, Tensor) else x.batch_shape + x.event_shape for x in (q, prior))
+            if any(a not in (1, b) for a, b in zip_longest(shape[::-1], expected[::-1], fillvalue=1)):
+                raise RuleError(f"The posterior of {name} has shape {tuple(shape)}, and the site {tuple(expected)}.")
+            return q
+
+        rule.posterior = posterior
+        guide.expectations(*args)
 
 
 # stationarity

@@ -250,10 +250,11 @@ class RowModel(FactorModel):
 
 
 def row_guide(model: PRME, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
-    """A guide whose networks read whole rows, as a likelihood of rows asks for: their size speaks of Z too.
+    """A guide whose networks read whole rows, so that likelihoods are compared with the same ones.
 
-    The topic model's own g reads shares of words and hides some of them. With it Poisson rows are less likely by one to
-    two nats each (`held_out_density`; 12 columns, 100 rows).
+    The topic model's own g (`PRMEGuide(model)`) reads shares of words and hides some of them; it serves Poisson rows as
+    well. Which is better depends on the data: with it new rows were less likely by one to two nats where size tells
+    much (12 columns, 4 factors, beta = 20), and more likely by a half to one (bars of 16 pixels, 8 factors, beta = 4).
     """
 
     def head(size: int) -> nn.Module:
