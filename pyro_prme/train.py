@@ -37,7 +37,8 @@ class Trainer:
     V (training mode, the E-step held), and, online, a natural step for gamma at rate (t0 + t)^-kappa with statistics
     scaled by N / |N_t|. In batch mode the statistics of all batches add up to one natural step of rate 1 an epoch.
 
-    An online pass over documents that are kept ends best with a batch epoch or two: set `mode` to "batch" and go on.
+    An online pass may end with batch epochs: set `mode` to "batch" and go on. At kappa = 0.75 they gain next to nothing
+    (`benchmarks/paper/NOTES.md`).
 
     The trainer has a random state of its own and leaves the global one alone.
 

@@ -82,6 +82,7 @@ def online(result: Any, script: Row) -> str:
     ends = []
     for run in (run for run in result if "curve" in run):
         about = {key: run[key] for key in ("model", "mode", "kappa") if key in run}
+        about["corpus"] = "all" if run["documents"] >= script["ALL"] else run["documents"]
         if run["mode"] == "online" and run["epochs"]:
             ends.append(about | run["curve"][-1 - run["epochs"]])
             about["mode"] = f"online, then {run['epochs']} batch epochs"
