@@ -2,7 +2,7 @@
 
 The entries are a sparse matrix of documents by words. A sweep samples the product of exp(E ln Z) and exp(E ln theta) at
 its entries (the normalisers), and multiplies the entries' ratios with exp(E ln theta) (the counts): nothing of size
-entries by topics is stored. The contract is that of :func:`pyro_prme.kernels.local_step`.
+entries by topics is stored. The contract is that of :func:`pyro_prme.kernels.local.local_step`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ __all__ = ["share_out"]
 
 
 def share_out(loop: Callable[..., None], pieces: int, threads: int, *args: Any) -> None:
-    """Calls loop(first, pieces, *args) for each first < pieces, on some threads.
+    """Calls a loop once for each piece of its items, on some threads.
 
     Args:
         loop: compiled, without the GIL; handles items first, first + pieces, ...
