@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -64,7 +65,7 @@ def trial(options: argparse.Namespace) -> None:
         validation=options.tune is not None,
     )
     print(json.dumps(result), flush=True)
-    os._exit(0)  # some programs leave worker processes behind that would be waited for
+    os.killpg(0, signal.SIGKILL)  # some programs leave worker processes behind that would be waited for
 
 
 def measured(name: str, changes: dict[str, Any], options: argparse.Namespace, cache: str) -> dict[str, Any]:
@@ -76,7 +77,9 @@ def measured(name: str, changes: dict[str, Any], options: argparse.Namespace, ca
     if name.startswith(("gensim", "sklearn")):  # they have processes of their own: more threads in each only disturb
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     load = os.getloadavg()[0]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    if not done.stdout.strip():
+        raise RuntimeError(f"{name} ended without a result, with exit code {done.returncode}.")
     return json.loads(done.stdout.strip().splitlines()[-1]) | {"load_average": load}
 
 
