@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyro
 import torch
 from scipy import sparse
-from torch import nn
+from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
 from pyro_prme.elbo import Bound, ClosedForm_ELBO
@@ -116,18 +116,18 @@ class Trainer:
 
     def step(self, batch: Batch) -> dict[str, float]:
         """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
-        with pyro.validation_enabled(False):  # the bound below shows what validation would
+        with pyro.validation_enabled(False):  # it takes a millisecond or two, and what it would show is checked below
             return self._step(batch)
 
     def _step(self, batch: Batch) -> dict[str, float]:
         with torch.no_grad(), eval_mode(self.model, self.guide):
-            run = self.guide.expectations(batch)
-            terms = {name: float(term) for name, term in self.elbo.terms_of(run, slow=False).items()}
-        if wrong := [name for name, term in terms.items() if not math.isfinite(term)]:
-            raise ValueError(
-                f"The bound is not finite at step {self.steps + 1} (site {', '.join(wrong)}): the fit has diverged; "
-                "start again with a smaller learning_rate."
-            )
+            try:
+                run = self.guide.expectations(batch)
+                terms = {name: float(term) for name, term in self.elbo.terms_of(run, slow=False).items()}
+            except ValueError:
+                self._check_finite(dict(self.objective.named_parameters()))
+                raise
+        self._check_finite({f"the bound at site {name}": torch.tensor(term) for name, term in terms.items()})
         self.guide.gather(run, scale=None if self.mode == "online" else 1.0)
         with self.guide.hold(run.local):
             for _ in range(self.gradient_steps if self.optimizers else 0):
@@ -140,6 +140,14 @@ class Trainer:
         if self.mode == "online":
             self.guide.natural_step(robbins_monro_rate(self.steps, self.delay, self.decay))
         return terms
+
+    def _check_finite(self, numbers: Mapping[str, Tensor]) -> None:
+        for name, value in numbers.items():
+            if not math.isfinite(value.sum()):
+                raise ValueError(
+                    f"After {self.steps} steps {name} is not finite: the fit has diverged; start again with a smaller "
+                    "learning_rate."
+                )
 
     def epoch(self) -> dict[str, Any]:
         """One pass over the corpus; returns and records its running bound: each batch as its step found it."""

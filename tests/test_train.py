@@ -234,6 +234,24 @@ def test_kmeans_works_on_a_sample_of_a_large_corpus():
     np.testing.assert_allclose(start.centres.sum(1), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["decoder.head.weight", "ell", "V"])
+def test_a_fit_that_has_diverged_says_so(name):
+    fit = trainer(corpus())
+    fit.epoch()
+    parameter = next(value for key, value in fit.objective.named_parameters() if name in key)
+    with torch.no_grad():
+        parameter.view(-1)[0] = torch.nan
+    with pytest.raises(ValueError, match=rf"After 3 steps .*{name}.* is not finite: the fit has diverged; start again"):
+        fit.epoch()
+
+
+def test_a_bound_that_is_not_finite_says_so():
+    fit = trainer(corpus())
+    fit.model.ell_scale = float("inf")
+    with pytest.raises(ValueError, match="After 0 steps the bound at site ell is not finite"):
+        fit.epoch()
+
+
 def test_wrong_starts_and_settings_get_one_sentence():
     counts = corpus()
     with pytest.raises(ValueError, match="61 topics and 60 documents"):

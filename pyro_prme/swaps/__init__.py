@@ -10,8 +10,6 @@ from pyro_prme.swaps.fitting import (
     held_out_bound,
     held_out_density,
     posterior_means,
-    simulate,
-    simulate_corpus,
 )
 from pyro_prme.swaps.gaussian import GammaPrecision, GaussianFactors, GaussianPRME, GaussianRows
 from pyro_prme.swaps.gaussian_loadings import GaussianLoadings
@@ -27,6 +25,7 @@ from pyro_prme.swaps.priors import (
     LogNormalPRME,
     PitmanYorPRME,
 )
+from pyro_prme.swaps.simulation import simulate, simulate_corpus
 
 __all__ = [
     "BernoulliLoadings",
