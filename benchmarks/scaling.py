@@ -190,6 +190,10 @@ def bars(result: dict[str, Any]) -> list[Bar]:
         ):
             found, worst = exponents(rows, axis, model), worst_doubling(rows, axis, model, mode) / 2**power
             text = f"exponent {found[mode]}; at worst {worst:.2f} times the bar's growth a doubling"
+            if axis == "words":  # a row of E ln theta and of statistics for each
+                here = along(rows, axis, model)
+                grown = 2 ** slope([r[axis] for r in here], [r["batch_words"] for r in here]).value
+                text += f", where a batch has {grown:.2f} times the words"
             out.append((f"{label}: {what}, within {DOUBLING - 1:.0%} a doubling", text, worst <= DOUBLING))
         largest = along(rows, "words", model)[-1]
         traffic = largest["words"] * largest["topics"] * TRAFFIC / result["triad_bytes_per_second"]

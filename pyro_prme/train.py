@@ -20,7 +20,7 @@ from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.model import PRME
 from pyro_prme.optim import make_optimizers
 from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import Point
+from pyro_prme.rules import Point, Run
 from pyro_prme.starts import begin
 from pyro_prme.updates import robbins_monro_rate
 
@@ -116,20 +116,9 @@ class Trainer:
 
     def step(self, batch: Batch) -> dict[str, float]:
         """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
-        with pyro.validation_enabled(False):  # it takes a millisecond or two, and what it would show is checked below
-            return self._step(batch)
-
-    def _step(self, batch: Batch) -> dict[str, float]:
-        with torch.no_grad(), eval_mode(self.model, self.guide):
-            try:
-                run = self.guide.expectations(batch)
-                terms = {name: float(term) for name, term in self.elbo.terms_of(run, slow=False).items()}
-            except ValueError:
-                self._check_finite(dict(self.objective.named_parameters()))
-                raise
-        self._check_finite({f"the bound at site {name}": torch.tensor(term) for name, term in terms.items()})
+        run, terms = self._expect(batch, slow=False)
         self.guide.gather(run, scale=None if self.mode == "online" else 1.0)
-        with self.guide.hold(run.local):
+        with self.guide.hold(run.local), pyro.validation_enabled(False):
             for _ in range(self.gradient_steps if self.optimizers else 0):
                 for optimizer in self.optimizers:
                     optimizer.zero_grad()
@@ -140,6 +129,22 @@ class Trainer:
         if self.mode == "online":
             self.guide.natural_step(robbins_monro_rate(self.steps, self.delay, self.decay))
         return terms
+
+    @torch.no_grad()
+    def _expect(self, batch: Batch, *, slow: bool) -> tuple[Run, dict[str, float]]:
+        """A run in evaluation mode, and its terms of the bound that are slow or are not.
+
+        Pyro's validation, which takes a millisecond or two, is off: what it would show is checked here.
+        """
+        with eval_mode(self.model, self.guide), pyro.validation_enabled(False):
+            try:
+                run = self.guide.expectations(batch)
+                terms = {name: float(term) for name, term in self.elbo.terms_of(run, slow=slow).items()}
+            except ValueError:
+                self._check_finite(dict(self.objective.named_parameters()))
+                raise
+        self._check_finite({f"the bound at site {name}": torch.tensor(term) for name, term in terms.items()})
+        return run, terms
 
     def _check_finite(self, numbers: Mapping[str, Tensor]) -> None:
         for name, value in numbers.items():
@@ -197,13 +202,9 @@ class Trainer:
             totals |= self._slow_terms()
         return Bound(elbo.name, sum(totals.values()), totals)
 
-    @torch.no_grad()
     def _slow_terms(self) -> dict[str, float]:
         """Terms of the sites whose rules are slow: they do not depend on the batch."""
-        with eval_mode(self.model, self.guide):
-            run = self.guide.expectations(Batch.from_csr(self.counts, [0]))
-            terms = self.elbo.terms_of(run, slow=True)
-        return {name: float(term) for name, term in terms.items()}
+        return self._expect(Batch.from_csr(self.counts, [0]), slow=True)[1]
 
     @torch.no_grad()
     def recentre(self) -> None:

@@ -60,6 +60,12 @@ def comparisons(results: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def seconds_of(row: dict[str, Any]) -> str:
+    """A comparison in words."""
+    mine = "never" if math.isinf(row["seconds"]) else f"{row['seconds']:.1f} s"
+    return f"{mine} against {row['peer_seconds']:.1f} s to {row['perplexity']:.1f}"
+
+
 def bars(results: dict[str, Any]) -> list[tuple[str, str, bool]]:
     """What is to be reached, what was, and whether it is met."""
     peers, rows = results["peers"], []
@@ -67,15 +73,13 @@ def bars(results: dict[str, Any]) -> list[tuple[str, str, bool]]:
         if row["peer"] in VARIATIONAL and row["ours"] in SOONER:
             least = SOONER[row["ours"]]
             what = f"{peers[row['ours']]['label']} at least {least:.0f} times sooner than {peers[row['peer']]['label']}"
-            measured = f"{row['seconds']:.1f} s against {row['peer_seconds']:.1f} s to {row['perplexity']:.1f}"
-            rows.append((what, f"{measured}: {row['ratio']:.1f} times", row["ratio"] >= least))
+            rows.append((what, f"{seconds_of(row)}: {row['ratio']:.1f} times", row["ratio"] >= least))
     theirs = {name: best(peer["curve"]) for name, peer in peers.items() if not peer["ours"]}
     if theirs and "best" in peers:
         first = min(theirs, key=theirs.__getitem__)
         row = next(row for row in comparisons(results) if (row["peer"], row["ours"]) == (first, "best"))
         what = f"{peers['best']['label']} passes the best of all, {peers[first]['label']}, in less time"
-        measured = f"{row['seconds']:.1f} s against {row['peer_seconds']:.1f} s to {row['perplexity']:.1f}"
-        rows.append((what, measured, row["ratio"] > 1))
+        rows.append((what, seconds_of(row), row["ratio"] > 1))
     for peer in peers.values():
         if peer["ours"]:
             start, whole = peer["curve"][0]["seconds"], fit_seconds(peer["curve"])

@@ -133,7 +133,7 @@ class CovariatePRME(PRME):
 
     def check(self, batch: Batch) -> None:
         super().check(batch)
-        size, width = int(batch.documents.max()) + 1, len(self.effect)
+        size, width = batch.last_document + 1, len(self.effect)
         if len(self.metadata) < size or self.metadata.shape[1:] != (width,):
             raise ValueError(
                 f"metadata has shape {tuple(self.metadata.shape)}: these documents need {size} rows or more, and the "
