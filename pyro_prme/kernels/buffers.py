@@ -30,9 +30,9 @@ class Buffers:
 
     def empty(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """A contiguous tensor of arbitrary contents, of the dtype and on the device of another."""
-        if like.device.type != "cpu":
-            return like.new_empty(shape)
         size = math.prod(shape) * like.element_size()
+        if like.device.type != "cpu" or not size:
+            return like.new_empty(shape)
         fits = [memory for memory in self._free if memory.nbytes >= size]
         if fits:
             memory = min(fits, key=lambda memory: memory.nbytes)

@@ -29,7 +29,7 @@ def test_what_is_lent_is_not_lent_again():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_shape_and_dtype(dtype):
     memory = Buffers()
-    for shape in [(3, 4), (5, 4), (2, 3, 2)]:
+    for shape in [(3, 4), (5, 4), (0, 4), (2, 3, 2)]:
         table = memory.empty(shape, LIKE.to(dtype))
         assert (table.shape, table.dtype, table.is_contiguous()) == (shape, dtype, True)
         table.fill_(1.0)
