@@ -54,7 +54,7 @@ def trial(options: argparse.Namespace) -> None:
     from trial import run
 
     name, changes = options.trial
-    settings = PEERS[name].settings | json.loads(changes)
+    settings = PEERS[name].settings | PEERS[name].on.get(options.corpus, {}) | json.loads(changes)
     result = run(
         PEERS[name].train,
         settings,
