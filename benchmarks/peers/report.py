@@ -137,7 +137,7 @@ def text(results: dict[str, Any]) -> str:
 
 
 def figure(results: dict[str, Any], path: Path) -> None:
-    """Perplexity against seconds of training, ours in full lines, labelled at their ends."""
+    """Perplexity against seconds of training, ours in full lines, peers with a point where they were scored."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -154,7 +154,7 @@ def figure(results: dict[str, Any], path: Path) -> None:
     }
     for peer in order:
         seconds, values = ([point[key] for point in peer["curve"]] for key in ("seconds", "perplexity"))
-        style = {"lw": 2.4, "ls": "-"} if peer["ours"] else {"lw": 1.5, "ls": "--", "marker": "."}  # where it was scored
+        style = {"lw": 2.4, "ls": "-"} if peer["ours"] else {"lw": 1.5, "ls": "--", "marker": "."}
         beyond = " (above)" if best(peer["curve"]) > high else ""
         ax.plot(seconds, values, color=next(colours[peer["ours"]]), label=peer["label"] + beyond, **style)
     ax.set(xscale="log", ylim=(0.98 * low, high), xlabel="seconds of training", ylabel="held-out perplexity")
