@@ -36,6 +36,22 @@ def _normal(prior: Any, loc: Tensor, log_scale: Tensor) -> Distribution:
     return dist.TransformedDistribution(base, transform.with_cache()).to_event(event)
 
 
+def _middle(prior: Any, value: Tensor) -> Tensor:
+    """The prior's mean, else its median, else the value given.
+
+    From a draw of a horseshoe's scales, topics with small ones would take very long to get away from 0.
+    """
+    base = prior
+    while isinstance(base, torch.distributions.Independent):
+        base = base.base_dist
+    for middle in (lambda: prior.mean, lambda: base.icdf(torch.full_like(value, 0.5))):
+        with suppress(NotImplementedError):
+            found = middle()
+            if bool(torch.isfinite(found).all()) and bool(prior.support.check(found).all()):
+                return found
+    return value
+
+
 class MeanFieldNormal(Rule):
     """A mean-field Normal for a global site."""
 
@@ -49,12 +65,7 @@ class MeanFieldNormal(Rule):
 
     def setup(self, name: str, prototype: Prototype) -> None:
         site = prototype.site(name)
-        value = site["value"]
-        with suppress(NotImplementedError):
-            mean = site["fn"].mean
-            if bool(torch.isfinite(mean).all()) and bool(site["fn"].support.check(mean).all()):
-                value = mean
-        free = biject_to(site["fn"].support).inv(value)
+        free = biject_to(site["fn"].support).inv(_middle(site["fn"], site["value"]))
         self.loc = nn.Parameter(free.detach().clone())
         self.log_scale = nn.Parameter(torch.full_like(free, _INITIAL_SCALE).log())
 

@@ -1,29 +1,36 @@
 """A swapped model against the unswapped one on held-out data of its own, as `benchmarks/swaps.py` measures it."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from benchmarks.swaps import COMPARISONS, RESULTS, measured
 
-#: Comparisons in which the swapped model is not better than the other by three standard errors and on all five seeds.
-#: Many documents say themselves what a prior of sticks or f would; a prior of ell, few documents too.
+#: Comparisons in which the swapped model is not better than the other by three standard errors and on nine seeds of ten.
+#: Many documents say themselves what a prior of sticks or f would; a decoder that is learned, what a prior of ell would.
 NOT_WON = {
-    "horseshoe against Normal embeddings",
     "Gaussian process against the decoder, 300 documents",
-    "horseshoe against Normal embeddings, 8 documents",
-    "horseshoe against Normal embeddings, 20 documents",
+    "horseshoe against Normal embeddings, h not given, 8 documents",
+    "horseshoe against Normal embeddings, h not given, 12 documents",
+    "horseshoe against Normal embeddings, h not given, 20 documents",
     "Pitman-Yor against GEM sticks, 300 documents",
     "symmetric Dirichlet against GEM weights, 300 documents",
     "the same, both trained three times as long",
 }
 
 
+def is_won(row):
+    won, seeds = map(int, row["seeds won"].split(" of "))
+    return row["gain"] > 3 * row["error"] and won >= 0.9 * seeds
+
+
 def test_the_stored_table_has_every_comparison_and_says_which_are_won():
     rows = {row["comparison"]: row for row in json.loads(RESULTS.read_text())["comparisons"]}
     assert list(rows) == list(COMPARISONS)
-    won = {name for name, row in rows.items() if row["gain"] > 3 * row["error"] and row["seeds won"] == "5 of 5"}
-    assert set(rows) - won == NOT_WON
+    assert {name for name, row in rows.items() if not is_won(row)} == NOT_WON
 
 
 @pytest.mark.parametrize(
@@ -37,6 +44,8 @@ def test_the_stored_table_has_every_comparison_and_says_which_are_won():
         pytest.param("log-normal against Gamma loadings", 0.01, marks=pytest.mark.slow),
         pytest.param("Gaussian process against f = 0", 0.05, marks=pytest.mark.slow),
         pytest.param("Gaussian process against the decoder", 0.02, marks=pytest.mark.slow),
+        ("horseshoe against Normal embeddings", 0.02),
+        ("horseshoe against Normal embeddings, of scale 0.3", 0.01),
         ("Pitman-Yor against GEM sticks", 0.04),
         pytest.param("learned discount against GEM sticks", 0.04, marks=pytest.mark.slow),
         pytest.param("symmetric Dirichlet against GEM weights", 0.02, marks=pytest.mark.slow),

@@ -17,7 +17,6 @@ from pyro_prme.swaps import simulate_corpus
 from pyro_prme.swaps.priors import (
     CovariatePRME,
     FiniteDirichletPRME,
-    HorseshoePRME,
     LogNormalPRME,
     PitmanYorPRME,
 )
@@ -86,14 +85,6 @@ def test_a_covariates_effect_on_the_embeddings_is_learned():
     apart = (h[group == 1].mean(0) - h[group == 0].mean(0)) / 2  # (h_dim,)
     torch.testing.assert_close(model.effect[0].detach(), apart, rtol=0.3, atol=0.15)
     assert apart.norm() > 0.3
-
-
-def test_a_horseshoes_point_is_refused_and_fitted_with_a_proper_posterior():
-    model = HorseshoePRME(K, D, N, **SIZE)
-    plan = PRMEGuide(model).plan(Batch.from_csr(corpus()))
-    assert "density of ell at its mode, with that of lambda, has no maximum" in str(plan)
-    with pytest.raises(ValueError, match="rule asked for at site ell does not hold"):
-        PRMEGuide(model, rules={"ell": Point()}).plan(Batch.from_csr(corpus()))
 
 
 def mean_f_given_metadata(model, ell):
