@@ -19,7 +19,9 @@ Make = Callable[..., Any]
 Scores = tuple[float, float]
 
 
-def rows(truth: Make, swapped: Make, unswapped: Make, seed: int, epochs: int = 60, **given: Tensor) -> Scores:
+def rows(
+    truth: Make, swapped: Make, unswapped: Make, seed: int, *, epochs: int = 60, starts: int = 3, **given: Tensor
+) -> Scores:
     """Mean log density of a new row under two likelihoods, each the best of as many starts by its training bound."""
     torch.manual_seed(seed)
     X, _ = swaps.simulate(truth(2 * ROWS), 2 * ROWS, seed, **given)
@@ -27,7 +29,7 @@ def rows(truth: Make, swapped: Make, unswapped: Make, seed: int, epochs: int = 6
     for make in (swapped, unswapped):
         batch_of = make(ROWS).batch_of
         guide, _ = swaps.fit_best(
-            lambda make=make: make(ROWS).make_guide(), batch_of(X[:ROWS]), epochs, starts=3, learning_rate=0.02
+            lambda make=make: make(ROWS).make_guide(), batch_of(X[:ROWS]), epochs, starts=starts, learning_rate=0.02
         )
         scores.append(swaps.held_out_density(guide, batch_of(X[ROWS:]), draws=50))
     return scores[0], scores[1]
@@ -151,7 +153,7 @@ def factor(kind: Make, **settings: Any) -> Make:
     return lambda num: kind(FACTORS, COLUMNS, num, h_dim=3, ell_dim=2, **settings)
 
 
-def topic(kind: Make, scale: float = 0.0, vocab_size: int = WORDS, **settings: Any) -> Make:
+def topic(kind: Any, scale: float = 0.0, vocab_size: int = WORDS, **settings: Any) -> Make:
     """Makes a model of documents, given their number and metadata.
 
     Args:
@@ -161,15 +163,19 @@ def topic(kind: Make, scale: float = 0.0, vocab_size: int = WORDS, **settings: A
     """
 
     def make(num: int, metadata: Tensor) -> Any:
-        extra = {"metadata": metadata} if kind is swaps.CovariatePRME else {}
+        extra = {"metadata": metadata} if issubclass(kind, swaps.CovariatePRME) else {}
         if scale:
             extra["decoder"] = linear(scale)
         model = kind(TOPICS, vocab_size, num, h_dim=3, ell_dim=3, **settings, **extra)
-        if scale and kind is swaps.CovariatePRME:
+        if scale and isinstance(model, swaps.CovariatePRME):
             torch.nn.init.normal_(model.effect)
         return model
 
     return make
+
+
+class Covariates(swaps.CovariatePRME, prme.ShapePRME):
+    """Metadata that shift h, f in the shape."""
 
 
 def linear(scale: float, num_topics: int = TOPICS) -> LinearDecoder:

@@ -79,7 +79,7 @@ def gaussian_refusal(name: str, loadings: str, factors: str, words: str, prototy
 
 def loading_moments(q: Distribution, value: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of Z, each (B, K); the drawn value and zero where they are not known."""
-    if isinstance(q, torch.distributions.Bernoulli | ModifiedHalfNormal):
+    if isinstance(q, torch.distributions.Bernoulli | torch.distributions.Gamma | ModifiedHalfNormal):
         return q.mean, q.variance
     if isinstance(q, torch.distributions.TransformedDistribution) and isinstance(q.base_dist, dist.Normal):
         probe = image = torch.tensor([-1.0, 0.0, 2.0])
@@ -220,7 +220,7 @@ class GaussianRows(Rule):
     def __init__(self, *, loadings: str = "Z", factors: str = "theta") -> None:
         super().__init__()
         self.loadings, self.factors = loadings, factors
-        self.moments = (factors, "tau")
+        self.moments = (loadings, factors, "tau")
         self.needs = (factors,)
 
     def refusal(self, name: str, prototype: Prototype) -> str | None:

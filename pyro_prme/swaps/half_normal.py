@@ -18,6 +18,7 @@ __all__ = ["ModifiedHalfNormal"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 _TERMS = 9  # of the series near zero
+_CELLS = 96  # steps of the envelope
 
 
 class _Moments(NamedTuple):
@@ -57,79 +58,142 @@ class ModifiedHalfNormal(TorchDistribution):
         return ModifiedHalfNormal(*(x.expand(batch_shape) for x in parameters))
 
     @cached_property
+    def _standard(self) -> tuple[Tensor, Tensor, Tensor]:
+        """c, b / sqrt(a) and sqrt(a) in double precision: terms as large as b^2 / a cancel in what follows."""
+        unit = self.quadratic.double().sqrt()
+        return self.concentration.double(), self.linear / unit, unit
+
+    @cached_property
     def _moments(self) -> _Moments:
-        unit = self.quadratic.sqrt()
-        log_normalizer, mean, variance, log = _standard_moments(self.concentration, self.linear / unit)
-        shift = self.concentration * unit.log()
-        return _Moments(log_normalizer - shift, mean / unit, variance / self.quadratic, log - unit.log())
+        c, beta, _ = self._standard
+        return _standard_moments(c, beta)
 
     @property
     def mean(self) -> Tensor:
-        return self._moments.mean
+        return (self._moments.mean / self._standard[2]).to(self.linear.dtype)
 
     @property
     def variance(self) -> Tensor:
-        return self._moments.variance
+        return (self._moments.variance / self._standard[2].square()).to(self.linear.dtype)
 
     @property
     def expected_log(self) -> Tensor:
         """E ln z."""
-        return self._moments.log
+        return (self._moments.log - self._standard[2].log()).to(self.linear.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        energy = (self.concentration - 1) * value.log() + self.linear * value - self.quadratic * value.square() / 2
-        return energy - self._moments.log_normalizer
+        c, beta, unit = self._standard
+        t = value * unit
+        energy = (c - 1) * t.log() + beta * t - t.square() / 2
+        return (energy - self._moments.log_normalizer + unit.log()).to(self.linear.dtype)
 
     def entropy(self) -> Tensor:
-        m = self._moments
+        (c, beta, unit), m = self._standard, self._moments
         square = m.mean.square() + m.variance
-        return m.log_normalizer - (self.concentration - 1) * m.log - self.linear * m.mean + self.quadratic * square / 2
+        standard = m.log_normalizer - (c - 1) * m.log - beta * m.mean + square / 2
+        return (standard - unit.log()).to(self.linear.dtype)
 
     @torch.no_grad()
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
-        """Exact draws by rejection: from a Normal at the mode where c >= 1, else from the best of the Gammas."""
-        c, a, b = (
-            x.expand(torch.Size(sample_shape) + self.batch_shape)
-            for x in (self.concentration, self.quadratic, self.linear)
-        )
-        out, todo = torch.empty_like(c), torch.ones_like(c, dtype=torch.bool)
-        while bool(todo.any()):
-            c_, a_, b_ = c[todo], a[todo], b[todo]
-            root = (b_.square() + 4 * a_ * c_).sqrt()
-            rate = torch.where(b_ > 0, 2 * a_ * c_ / (b_ + root), (root - b_) / 2)
-            mode = (b_ + (b_.square() + 4 * a_ * (c_ - 1).clamp(min=0)).sqrt()) / (2 * a_)
-            normal = (c_ >= 1) & (b_ > 0)
-            z = torch.where(normal, mode + torch.randn_like(a_) * a_.rsqrt(), torch._standard_gamma(c_) / rate)
-            ratio = torch.where(
-                normal,
-                (c_ - 1) * ((z / mode).clamp(min=0).log() - z / mode + 1),
-                -(a_ / 2) * (z - c_ / rate).square(),
-            )
-            kept = (z > 0) & (torch.rand_like(z).log() < ratio)
-            where = todo.nonzero(as_tuple=True)
-            index = tuple(i[kept] for i in where)
-            out[index], todo[index] = z[kept], False
-        return out
+        """Exact draws by rejection, of which half or more are kept at any parameters."""
+        shape, unit = torch.Size(sample_shape) + self.batch_shape, self._standard[2]
+        c, beta = (x.flatten() for x in self._standard[:2])
+        if not bool((c.isfinite() & beta.isfinite()).all()):
+            raise ValueError("A loading's density has a parameter that is not finite: the fit has diverged.")
+        rows = torch.arange(len(c)).expand(torch.Size(sample_shape).numel(), -1).flatten()
+        envelope, u = _envelope(c, beta), torch.empty(len(rows), dtype=c.dtype)
+        todo = torch.arange(len(rows))
+        while len(todo):
+            here = rows[todo]
+            proposed, height = envelope.draw(here)
+            kept = torch.rand_like(height).log() < _log_density(c[here], beta[here], proposed) - height
+            u[todo[kept]], todo = proposed[kept], todo[~kept]
+        dtype = self.linear.dtype
+        return (u.exp().reshape(shape) / unit).clamp(min=torch.finfo(dtype).tiny).to(dtype)
+
+
+def _log_density(c: Tensor, beta: Tensor, u: Tensor) -> Tensor:
+    """ln of the density of u = ln t, without its constant, for t^(c - 1) exp(beta t - t^2 / 2)."""
+    t = u.exp()
+    return c * u + beta * t - t.square() / 2
+
+
+class _Envelope(NamedTuple):
+    """A function above the log density of u: c u + a constant on the left, then steps, then a line that falls."""
+
+    c: Tensor  # (rows,)
+    left: Tensor  # (rows,), the constant
+    ends: Tensor  # (rows, cells + 1), of the steps
+    steps: Tensor  # (rows, cells)
+    right: Tensor  # (rows,), where the line begins
+    slope: Tensor  # (rows,), of the line
+    share: Tensor  # (rows, cells + 2), cumulated masses
+
+    def draw(self, row: Tensor) -> tuple[Tensor, Tensor]:
+        """One u for each of the rows named, and the envelope's height there."""
+        v, cells = torch.rand(len(row), dtype=self.c.dtype), self.steps.shape[-1]
+        piece = torch.searchsorted(self.share[row], v.unsqueeze(-1)).squeeze(-1).clamp(max=cells + 1)
+        e, cell = torch.empty_like(v).exponential_(), (piece - 1).clamp(0, cells - 1)
+        u = torch.lerp(self.ends[row, cell], self.ends[row, cell + 1], torch.rand_like(v))
+        height = self.steps[row, cell]
+        on_left, on_right, c = piece == 0, piece > cells, self.c[row]
+        u = torch.where(on_left, self.ends[row, 0] - e / c, u)
+        u = torch.where(on_right, self.ends[row, -1] - e / self.slope[row], u)
+        height = torch.where(on_left, c * u + self.left[row], height)
+        return u, torch.where(on_right, self.right[row] - e, height)
+
+
+def _envelope(c: Tensor, beta: Tensor) -> _Envelope:
+    """In u the density rises to its one mode, falls beyond it, and is log-concave there.
+
+    Steps have the height of their end nearer to the mode; half of them are close to it. Left of them
+    exp(beta t - t^2 / 2) is at most its value at their first end or 1, right of them the tangent is above.
+    """
+    mode, edge, middle, last = _places(c, beta)
+    grid = torch.linspace(0, 1, _CELLS // 2 + 1, dtype=c.dtype)
+    panels = [low.unsqueeze(-1) + (high - low).unsqueeze(-1) * grid for low, high in ((edge, middle), (middle, last))]
+    ends = torch.cat([panels[0], panels[1][:, 1:]], -1)
+    heights = _log_density(c.unsqueeze(-1), beta.unsqueeze(-1), ends)
+    around = (ends[:, :-1] <= mode.unsqueeze(-1)) & (ends[:, 1:] >= mode.unsqueeze(-1))
+    highest = torch.maximum(heights[:, :-1], heights[:, 1:])
+    steps = torch.where(around, _log_density(c, beta, mode).unsqueeze(-1), highest)
+    left, right = (beta * edge.exp()).clamp(min=0), heights[:, -1]
+    slope = c + beta * last.exp() - (2 * last).exp()
+    masses = [c * edge + left - c.log(), *(steps + ends.diff().log()).unbind(-1), right - (-slope).log()]
+    return _Envelope(c, left, ends, steps, right, slope, torch.stack(masses, -1).softmax(-1).cumsum(-1))
+
+
+class _Places(NamedTuple):
+    """Of u = ln t, for two panels: one around the mode, one from near zero to it."""
+
+    mode: Tensor
+    edge: Tensor
+    middle: Tensor
+    last: Tensor
+
+
+def _places(c: Tensor, beta: Tensor) -> _Places:
+    """The one mode is at exp(u) = (beta + sqrt(beta^2 + 4 c)) / 2, with curvature -(t^2 + c)."""
+    root = (beta.square() + 4 * c).sqrt()
+    mode = torch.where(beta > 0, (beta + root) / 2, 2 * c / (root - beta))
+    spread = (mode.square() + c).rsqrt()  # in u
+    edge = (0.05 / (1 + beta.abs())).log()
+    last = (mode + 10 * mode * spread + 40 / (5 + (-beta).clamp(min=0))).log()
+    return _Places(mode.log(), edge, torch.maximum(edge, mode.log() - 6 * spread), last)
 
 
 def _standard_moments(c: Tensor, beta: Tensor) -> _Moments:
     r"""Log normaliser, mean, variance and E ln t of the density proportional to t^(c - 1) exp(beta t - t^2 / 2).
 
-    In u = ln t the density has one mode, exp(u) = (beta + sqrt(beta^2 + 4 c)) / 2, with curvature -(t^2 + c): one panel
-    of nodes lies around it, one to its left, and the rest is the integral from 0 of a Hermite series.
+    Two panels of nodes in u = ln t, and the integral from 0 to the first of a Hermite series.
     """
     with torch.no_grad():
-        root = (beta.square() + 4 * c).sqrt()
-        mode = torch.where(beta > 0, (beta + root) / 2, 2 * c / (root - beta))
-        spread = (mode.square() + c).rsqrt()  # in u
-        edge = 0.05 / (1 + beta.abs())
-        last = (mode + 10 * mode * spread + 40 / (5 + (-beta).clamp(min=0))).log()
-        middle = torch.maximum(edge.log(), mode.log() - 6 * spread)
+        log_mode, edge, middle, last = _places(c, beta)
         x, w = torch.as_tensor(_NODES, dtype=c.dtype), torch.as_tensor(_WEIGHTS, dtype=c.dtype)
-        panels = [(low.unsqueeze(-1), high.unsqueeze(-1)) for low, high in ((edge.log(), middle), (middle, last))]
+        panels = [(low.unsqueeze(-1), high.unsqueeze(-1)) for low, high in ((edge, middle), (middle, last))]
         u = torch.cat([(high + low) / 2 + (high - low) / 2 * x for low, high in panels], -1)  # (..., nodes)
         weight = torch.cat([(high - low) / 2 * w for low, high in panels], -1)
-        top = c * mode.log() + beta * mode - mode.square() / 2
+        mode, top = log_mode.exp(), _log_density(c, beta, log_mode)
     t, away = u.exp(), u.exp() - mode.unsqueeze(-1)  # about the mode: a sharp peak's variance keeps its digits
     density = weight * (c.unsqueeze(-1) * u + beta.unsqueeze(-1) * t - t.square() / 2 - top.unsqueeze(-1)).exp()
     part, part_1, part_2, part_log = _near_zero(c, beta, edge, top)
@@ -141,14 +205,14 @@ def _standard_moments(c: Tensor, beta: Tensor) -> _Moments:
 
 
 def _near_zero(c: Tensor, beta: Tensor, edge: Tensor, top: Tensor) -> tuple[Tensor, ...]:
-    r"""The integrals from 0 to the edge of the density, scaled by exp(-top), times 1, t, t^2 and ln t.
+    r"""The integrals from 0 to exp(edge) of the density, scaled by exp(-top), times 1, t, t^2 and ln t.
 
     .. math:: e^{\beta t - t^2 / 2} = \textstyle\sum_n \mathrm{He}_n(\beta)\, t^n / n!
     """
     hermite = [torch.ones_like(beta), beta]
     for n in range(1, _TERMS - 1):
         hermite.append((beta * hermite[-1] - hermite[-2]) / (n + 1))  # He_n / n!
-    coefficient, log_edge = torch.stack(hermite, -1), edge.log().unsqueeze(-1)
+    coefficient, log_edge = torch.stack(hermite, -1), edge.unsqueeze(-1)
     power = c.unsqueeze(-1) + torch.arange(_TERMS, dtype=c.dtype)  # (..., terms)
     part = coefficient * (power * log_edge - top.unsqueeze(-1)).exp() / power
     steps = [part * power / (power + j) * (j * log_edge).exp() for j in (1, 2)]

@@ -9,8 +9,8 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from benchmarks.swaps import COMPARISONS, RESULTS, measured
 
-#: Comparisons in which the swapped model is not better than the other by three standard errors and on nine seeds of ten.
-#: Many documents say themselves what a prior of sticks or f would; a decoder that is learned, what a prior of ell would.
+#: Comparisons in which the swapped model is not better than the other by three standard errors and on 90% of the seeds.
+#: Many documents say themselves what a prior of sticks or f would, and a learned decoder what a prior of ell would.
 NOT_WON = {
     "Gaussian process against the decoder, 300 documents",
     "horseshoe against Normal embeddings, h not given, 8 documents",
@@ -18,7 +18,7 @@ NOT_WON = {
     "horseshoe against Normal embeddings, h not given, 20 documents",
     "Pitman-Yor against GEM sticks, 300 documents",
     "symmetric Dirichlet against GEM weights, 300 documents",
-    "the same, both trained three times as long",
+    "the same, both trained a third as long",
 }
 
 

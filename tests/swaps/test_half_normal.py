@@ -7,6 +7,7 @@ import torch
 from scipy.integrate import quad
 
 from pyro_prme.swaps import ModifiedHalfNormal
+from pyro_prme.swaps.half_normal import _envelope, _log_density
 
 CASES = [(c, a, b) for c in (0.05, 0.7, 1.0, 20.0) for a, b in ((1.0, -40.0), (1.0, 0.5), (9.0, 9.0), (4.0, 60.0))]
 
@@ -46,7 +47,12 @@ def test_without_a_quadratic_part_it_is_a_gamma():
     torch.testing.assert_close(q.entropy(), gamma.entropy(), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("c", "a", "b"), [(0.05, 2.0, 3.0), (0.5, 1.0, -3.0), (1.25, 12.0, 30.0), (5.0, 0.3, 1.0)])
+EXTREME = [(1e-3, 1.0, 30.0), (0.02, 1.0, -30.0), (0.02, 1e6, 1e7), (0.3, 1e-6, 5.0), (300.0, 2.0, -50.0)]
+
+
+@pytest.mark.parametrize(
+    ("c", "a", "b"), [(0.05, 2.0, 3.0), (0.5, 1.0, -3.0), (1.25, 12.0, 30.0), (5.0, 0.3, 1.0), *EXTREME]
+)
 def test_draws_have_the_moments(c, a, b):
     """Within five standard errors of 20000 draws."""
     q = ModifiedHalfNormal(*(torch.tensor(x) for x in (c, a, b)))
@@ -63,3 +69,30 @@ def test_the_mean_is_the_gradient_of_the_log_normaliser():
     expected = (-q.expected_log, -0.5 + (q.mean.square() + q.variance) / 2, 1 - q.mean)
     for gradient, value in zip(gradients, expected, strict=True):
         assert float(gradient) == pytest.approx(float(value.detach()), abs=1e-7)
+
+
+def test_half_of_the_proposals_are_kept_or_more():
+    """At any parameters: c from 1e-3 to 1e3, b / sqrt(a) from -1e3 to 1e3."""
+    x = torch.logspace(3, -2, 11)
+    c, beta = torch.meshgrid(torch.logspace(-3, 3, 13), torch.cat([x, -x]), indexing="ij")
+    c, beta = c.flatten(), beta.flatten()
+    rows = torch.arange(len(c)).repeat_interleave(500)
+    u, height = _envelope(c, beta).draw(rows)
+    ratio = _log_density(c[rows], beta[rows], u) - height
+    assert ratio.max() < 1e-9
+    assert ratio.exp().reshape(len(c), 500).mean(-1).min() > 0.5
+
+
+def test_single_precision_loses_no_digits_where_large_terms_cancel():
+    parameters = torch.tensor([0.3, 1e4, 1e8])
+    single, double = (ModifiedHalfNormal(*parameters.to(dtype)) for dtype in (torch.float32, torch.float64))
+    assert single.mean.dtype == single.entropy().dtype == single.sample().dtype == torch.float32
+    for name in ("mean", "variance", "expected_log"):
+        torch.testing.assert_close(getattr(single, name).double(), getattr(double, name), rtol=1e-5, atol=0)
+    torch.testing.assert_close(single.entropy().double(), double.entropy(), rtol=1e-5, atol=0)
+    assert float(double.entropy()) == pytest.approx(0.5 * math.log(2 * math.pi * math.e / 1e4), abs=1e-3)
+
+
+def test_a_parameter_that_is_not_finite_is_refused():
+    with pytest.raises(ValueError, match="not finite"):
+        ModifiedHalfNormal(torch.ones(2), torch.ones(2), torch.tensor([0.0, math.nan])).sample()

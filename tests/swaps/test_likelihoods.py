@@ -1,5 +1,7 @@
 """Other likelihoods: their rules are right, their own numbers are recovered, and a changed form is refused."""
 
+import math
+
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -16,6 +18,7 @@ from pyro_prme.swaps import (
     Rows,
     fit,
     fit_best,
+    held_out_density,
     simulate,
 )
 from pyro_prme.testing import check_rule
@@ -177,3 +180,15 @@ def test_wrong_settings_are_refused():
         make(PoissonPRME, factors="flat")
     with pytest.raises(ValueError, match="theta_scale is 0"):
         make(GaussianPRME, theta_scale=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_gaussian_rows_of_many_topics_and_of_any_size_are_fitted_and_scored(scale, dtype):
+    torch.set_default_dtype(dtype)
+    model = GaussianPRME(20, 12, 60, h_dim=3, ell_dim=2)
+    X, _ = simulate(model, 60, 0)
+    guide, batch = model.make_guide(), model.batch_of(scale * X)
+    bounds = fit(guide, batch, 4)
+    assert bounds[-1] > bounds[0]
+    assert math.isfinite(held_out_density(guide, batch, draws=5))

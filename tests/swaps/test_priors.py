@@ -11,7 +11,6 @@ from torch import nn
 
 from pyro_prme import Batch, PRMEGuide, TopicEncoder, Trainer
 from pyro_prme.networks import LinearDecoder
-from pyro_prme.rules import Point
 from pyro_prme.sticks import stick_weights
 from pyro_prme.swaps import simulate_corpus
 from pyro_prme.swaps.priors import (
