@@ -37,8 +37,13 @@ class Growth:
     size: str
 
     def exponents(self) -> xr.DataArray:
-        """Slope of ln(quantity) against ln(size) over the upper half of the sizes, (construction); nan for zeros."""
-        upper = self.data.isel(size=slice(self.data.sizes["size"] // 2, None))
+        """Slope of ln(quantity) against ln(size) over the upper half of the sizes, two or more; nan for zeros.
+
+        Returns:
+            Slopes (construction).
+        """
+        num = self.data.sizes["size"]
+        upper = self.data.isel(size=slice(min(num // 2, num - 2), None))
         with np.errstate(divide="ignore", invalid="ignore"):
             x, y = np.log(upper["size"].values), np.log(upper.values)
             slopes = ((x - x.mean()) * (y - y.mean(-1, keepdims=True))).sum(-1) / ((x - x.mean()) ** 2).sum()

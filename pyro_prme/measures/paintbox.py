@@ -120,9 +120,12 @@ class PartitionPaintbox:
         object.__setattr__(self, "lengths", np.asarray(self.lengths, dtype=float))
         if self.lengths.ndim != 1 or not np.all(self.lengths >= 0) or self.lengths.sum() > 1 + 1e-9:
             raise ValueError("Block lengths must be at least 0 and sum to at most 1; divide them by their sum.")
-        if self.codes is not None and len(self.codes) != len(self.lengths):
+        if self.codes is None:
+            return
+        object.__setattr__(self, "codes", np.asarray(self.codes))
+        if self.codes.ndim != 2 or len(self.codes) != len(self.lengths):
             raise ValueError(
-                f"There are {len(self.lengths)} blocks but {len(self.codes)} codes; give one code a block."
+                f"There are {len(self.lengths)} blocks and codes of shape {self.codes.shape}; give one code a block."
             )
 
     @property

@@ -177,6 +177,7 @@ def test_the_energy_distance_by_hand(draws, expected):
         ),
         (lambda: kallenberg_measure(diffuse=-1.0), "diffuse"),
         (lambda: kallenberg_measure(seed=0).measure_of([(0, 1)], [(0, 1)], ["z"]), "There is no part"),
+        (lambda: kallenberg_measure(seed=0).plot(parts=["q"]), "There is no part"),
         (lambda: kallenberg_measure(seed=0).measure_of([(0, 0.5), (0.4, 1)], [(0, 1)]), "disjoint"),
         (lambda: kallenberg_measure(seed=0).rectangle_masses([0, 0], [0, 1]), "Edges must rise"),
         (

@@ -92,7 +92,8 @@ def test_exponents_of_a_known_power():
 
     sizes = np.array([1, 10, 100, 1000])
     data = xr.DataArray([sizes**1.5, 7 * sizes], coords={"construction": ["a", "b"], "size": sizes})
-    np.testing.assert_allclose(Growth(data, "N").exponents(), [1.5, 1.0])
+    for last in (2, 3, 4):  # sizes
+        np.testing.assert_allclose(Growth(data[:, -last:], "N").exponents(), [1.5, 1.0])
 
 
 @pytest.mark.parametrize(

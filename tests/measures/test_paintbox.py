@@ -102,11 +102,18 @@ def test_blocks_without_codes_are_features():
     assert features.intersection_volume([0, 1]) == 0
 
 
+def test_lengths_and_codes_may_be_lists():
+    features = PartitionPaintbox([0.5, 0.5], [[1, 0], [0, 1]]).to_features()
+    np.testing.assert_allclose(features.volumes(), [0.5, 0.5])
+    assert features.intersection_volume([0, 1]) == 0
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: PartitionPaintbox(np.array([0.9, 0.2])), "sum to at most 1"),
         (lambda: PartitionPaintbox(np.array([0.5]), np.zeros((2, 3))), "one code a block"),
+        (lambda: PartitionPaintbox([0.5, 0.5], [1, 0]), "one code a block"),
         (lambda: PartitionPaintbox(np.array([0.5])).to_features(), "dust"),
         (lambda: FeaturePaintbox((np.array([0.0, 1.0]),), np.ones((2, 3), bool)), "cells"),
         (lambda: FeaturePaintbox((np.array([0.0, 0.5]),), np.ones((2, 1), bool)), "from 0 to 1"),
