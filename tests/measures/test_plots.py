@@ -18,6 +18,7 @@ def _agg():
 
 OBJECTS = {
     "paintbox": lambda: m.random_paintbox(3, seed=0),
+    "paintboxes": lambda: m.random_paintbox(3, seed=0, num_draws=2),
     "partition": lambda: m.PartitionPaintbox(np.array([0.5, 0.3])),
     "coded partition": lambda: m.random_paintbox(3, seed=0).to_partition(),
     "points": lambda: m.poisson_strip(20, seed=0, num_draws=2),
@@ -28,6 +29,7 @@ OBJECTS = {
     "kallenberg": lambda: m.kallenberg_measure(seed=0, num_draws=2),
     "kallenberg without g": lambda: m.kallenberg_measure(num_clusters=0, seed=0),
     "drift": lambda: m.drifting_prme(20, 10, seed=0),
+    "growths": lambda: m.edge_growth((10, 30), seed=0, num_draws=2),
     "growth": lambda: m.edge_growth((10, 30), seed=0),
 }
 
