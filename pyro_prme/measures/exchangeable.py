@@ -80,9 +80,7 @@ class KallenbergMeasure:
         b: np.ndarray,
     ) -> np.ndarray:
         """Masses (..., I, J) by membership of tau (..., N, I), rho (..., M, K, I), sigma (..., K, J), and sides."""
-        unknown = set(parts) - set(PARTS)
-        if unknown:
-            raise ValueError(f"There is no part {sorted(unknown)}; the parts are {PARTS}.")
+        _check_parts(parts)
         data = self.data
         terms = {
             "f": lambda: np.swapaxes(rows, -1, -2) @ data["f"].values @ columns,
@@ -99,10 +97,11 @@ class KallenbergMeasure:
 
         Areas of discs and squares are their masses, widths of lines their masses by length.
         """
+        _check_parts(parts)
         ax = new_axes(ax, 6.0)
         d, width = first_draw(self.data, draw), float(self.data.attrs["width"])
         sigma, tau = d["sigma"].values, d["tau"].values
-        top = max(float(d["f"].max()), float(d["g"].max()), 1e-12)
+        top = max(float(d[part].values.max(initial=1e-12)) for part in ("f", "g"))  # g may have no clusters
         style: dict[str, Any] = {"edgecolors": "black", "lw": 0.3, "zorder": 3}
         if "gamma" in parts and d["gamma"] > 0:
             ax.axhspan(0, 1, color="0.92", zorder=0, label=r"diffuse, $\gamma$")
@@ -115,7 +114,7 @@ class KallenbergMeasure:
         if "f" in parts:
             x, y = np.broadcast_to(sigma, d["f"].shape), np.broadcast_to(tau[:, None], d["f"].shape)
             ax.scatter(x, y, s=60 * d["f"].values / top, color="0.2", label="points, $f$", **style)
-        if "g" in parts:
+        if "g" in parts and d["g"].size:
             x, g = np.broadcast_to(sigma, d["g"].shape), d["g"].values
             ax.scatter(x, d["rho"].values, s=60 * g / top, color="#e69f00", marker="s", label="points, $g$", **style)
         ax.set(xlabel=r"$\sigma$", ylabel=r"$\tau$", xlim=(0, width), ylim=(0, 1))
@@ -147,6 +146,12 @@ class KallenbergMeasure:
             self.plot(ax, draw, parts).set_title(title, fontsize=9)
             ax.label_outer()
         return axes
+
+
+def _check_parts(parts: Sequence[str]) -> None:
+    unknown = set(parts) - set(PARTS)
+    if unknown:
+        raise ValueError(f"There is no part {sorted(unknown)}; the parts are {PARTS}.")
 
 
 def _waves(vartheta: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray:

@@ -109,7 +109,7 @@ def pyro_sticks(prefix: str, alpha: float | Tensor, num_sticks: int) -> Tensor:
         Lengths (K).
     """
     with pyro.plate(f"{prefix}sticks", whole("num_sticks", num_sticks, least=2) - 1, dim=-1):
-        alpha = torch.as_tensor(alpha, dtype=torch.get_default_dtype())
+        alpha = torch.as_tensor(_scale("alpha", alpha), dtype=torch.get_default_dtype())
         V = pyro.sample(f"{prefix}V", dist.Beta(torch.ones_like(alpha), alpha))
     one = V.new_ones(*V.shape[:-1], 1)
     log_left = torch.cat([0 * one, torch.log1p(-V).cumsum(-1)], dim=-1)
@@ -148,7 +148,7 @@ def pyro_prme_loadings(
     Returns:
         Z (N, K).
     """
-    p = pyro_sticks(prefix, alpha, num_atoms)
+    p, beta = pyro_sticks(prefix, alpha, num_atoms), _scale("beta", beta)
     objects = pyro.plate(f"{prefix}objects", whole("num_objects", num_objects), dim=-2)
     features = pyro.plate(f"{prefix}features", num_atoms, dim=-1)
     with features:

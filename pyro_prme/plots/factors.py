@@ -81,6 +81,8 @@ def _cells(ax: Axes, observed: np.ndarray, mean: np.ndarray) -> None:
     ends = (min(observed.min(), mean.min()), max(observed.max(), mean.max()))
     ax.plot(ends, ends, color="0.4", lw=0.8, label="equal")
     ax.scatter(observed, mean, s=6, color=common.OKABE_ITO[0], alpha=0.4, lw=0, label="a cell")
-    share = 1 - np.square(observed - mean).mean() / observed.var()
-    ax.set(xlabel="observed $X_{nd}$", ylabel="$E[X_{nd}]$", title=f"cells, {share:.0%} of the variance")
+    share = ""
+    if observed.min() < observed.max():  # else there is no variance to have a share of
+        share = f", {1 - np.square(observed - mean).mean() / observed.var():.0%} of the variance"
+    ax.set(xlabel="observed $X_{nd}$", ylabel="$E[X_{nd}]$", title=f"cells{share}")
     ax.legend(fontsize=8, frameon=False, loc="upper left")

@@ -25,7 +25,7 @@ def plot_feature_paintbox(
     """The toy of the paper's Figure 1 (right): one box a feature, painted where an object has it, objects as lines.
 
     Args:
-        paintbox: default a random one of three features.
+        paintbox: default a random one of three features; of several, the first is drawn.
         num_objects: uniform points u_n, each drawn into all boxes; 0 for none.
         seed: of the default paintbox and of the points.
         ax: axes to draw into.
@@ -36,6 +36,8 @@ def plot_feature_paintbox(
     box = random_paintbox(3, seed=seed) if paintbox is None else paintbox
     if not isinstance(box, FeaturePaintbox):
         raise ValueError(f"paintbox is a {type(box).__name__}: give a FeaturePaintbox, or None for a random one.")
+    if box.num_draws is not None:
+        box = box.draw(0)
     points = box.sample(num_objects, seed=seed).data["u"].values if num_objects else None
     return box.plot(ax=ax, points=points)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
@@ -14,11 +15,12 @@ from pyro_prme.batch import Batch
 from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.evaluate import log_predictive
 from pyro_prme.guide import ClosedFormGuide
+from pyro_prme.model import PRME
 from pyro_prme.posterior import converged
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import Run
 from pyro_prme.splits import TokenSplit
-from pyro_prme.swaps.factors import FactorModel
+from pyro_prme.swaps.factors import FactorModel, Rows
 
 __all__ = [
     "Means",
@@ -30,16 +32,48 @@ __all__ = [
     "posterior_means",
 ]
 
+_SCORE_WORDS = "score a topic model with `completion_score`."
+
+
+def _model_of(guide: ClosedFormGuide) -> Any:
+    """The model of a guide, or one sentence why it is none."""
+    if not isinstance(guide, ClosedFormGuide):
+        raise ValueError(f"The guide is a {type(guide).__name__}: give a guide, such as that of `model.make_guide()`.")
+    if not isinstance(guide.model, PRME):
+        raise ValueError(
+            f"The guide's model is a {type(guide.model).__name__}: give the guide of a PRME or a subclass."
+        )
+    return guide.model
+
+
+def _factor_model_of(guide: ClosedFormGuide, otherwise: str) -> FactorModel:
+    model = _model_of(guide)
+    if not isinstance(model, FactorModel):
+        raise ValueError(f"{type(model).__name__} has no factors: {otherwise}")
+    return model
+
 
 def _check(guide: ClosedFormGuide, batch: Batch, **counts: int) -> None:
     """Refuses what is no batch of the guide's model, and numbers below 1."""
+    model = _model_of(guide)
+    whole = isinstance(model, FactorModel)
+    make = "model.batch_of(X)" if whole else "Batch.from_csr(counts)"
     if not isinstance(batch, Batch):
-        raise ValueError(f"The data are {type(batch).__name__}, not a batch: make one with `model.batch_of(X)`.")
-    model: Any = guide.model
+        raise ValueError(f"The data are {type(batch).__name__}, not a batch: make one with `{make}`.")
+    real = whole and isinstance(model.to_draw(1), Rows)
+    if isinstance(batch, Rows) != real:
+        given, wanted = ("real-valued rows", "counts") if isinstance(batch, Rows) else ("counts", "real-valued rows")
+        raise ValueError(f"The batch is of {given} and {type(model).__name__} is of {wanted}: make it with `{make}`.")
+    if (batch.values if isinstance(batch, Rows) else batch.word) is None:
+        raise ValueError(f"The batch has no values, since the model is to draw them: make one with `{make}`.")
     model.check(batch)
+    _check_counts(**counts)
+
+
+def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name} is {count}: it must be at least 1.")
+        if not isinstance(count, Integral) or count < 1:
+            raise ValueError(f"{name} is {count}: it must be a whole number of at least 1.")
 
 
 def fit(
@@ -57,7 +91,7 @@ def fit(
     Returns:
         The bound at each round.
     """
-    _check(guide, batch)
+    _check(guide, batch, epochs=epochs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         guide.plan(batch)
@@ -93,8 +127,7 @@ def fit_best(
     Returns:
         The guide and its history.
     """
-    if starts < 1:
-        raise ValueError(f"starts is {starts}: it must be at least 1.")
+    _check_counts(starts=starts)
     runs = []
     for seed in range(starts):
         with torch.random.fork_rng(devices=[]):
@@ -111,11 +144,12 @@ def held_out_bound(guide: ClosedFormGuide, batch: Batch, draws: int = 20, seed: 
     .. math:: \frac{1}{B} \sum_n \Big(E_q[\ln p(X_n, Z_n, f_n, h_n \mid \theta, \ell, V)] + H[q_n]\Big)
 
     Args:
-        guide: fitted.
+        guide: fitted, of a `FactorModel`; `completion_score` is for topic models.
         batch: rows that it has not seen; their positions only name rows of the plate.
         draws: over which sampled terms are averaged.
         seed: of the draws.
     """
+    _factor_model_of(guide, _SCORE_WORDS)
     _check(guide, batch, draws=draws)
     totals = []
     with torch.random.fork_rng(devices=[]), eval_mode(guide.model, guide):
@@ -143,6 +177,7 @@ def held_out_density(guide: ClosedFormGuide, batch: Batch, draws: int = 200, see
         guide, batch, seed: see `held_out_bound`.
         draws: S.
     """
+    _factor_model_of(guide, _SCORE_WORDS)
     _check(guide, batch, draws=draws)
     weights = []
     with torch.random.fork_rng(devices=[]), eval_mode(guide.model, guide):
@@ -170,11 +205,7 @@ def posterior_means(guide: ClosedFormGuide, batch: Batch, draws: int = 200, seed
         draws: how many.
         seed: of the draws.
     """
-    model: Any = guide.model
-    if not isinstance(model, FactorModel):
-        raise ValueError(
-            f"{type(model).__name__} has no factors: give the guide of a FactorModel, such as PoissonPRME."
-        )
+    model = _factor_model_of(guide, "give the guide of a FactorModel, such as PoissonPRME.")
     _check(guide, batch, draws=draws)
     with torch.random.fork_rng(devices=[]), eval_mode(model, guide):
         torch.manual_seed(seed)
@@ -213,7 +244,17 @@ def completion_score(guide: ClosedFormGuide, split: TokenSplit, draws: int = 50,
         draws: from q(Z).
         seed: of the draws.
     """
-    model: Any = guide.model
+    model = _model_of(guide)
+    _check_counts(draws=draws)
+    if not isinstance(split, TokenSplit):
+        raise ValueError(f"The split is a {type(split).__name__}: make one with `corpus.split_tokens(observed, seed)`.")
+    if not guide.rules:
+        raise ValueError("The guide has no plan yet: fit it before it is scored.")
+    if not hasattr(guide.rule("theta"), "topics"):
+        raise ValueError(
+            f"The factors of {type(model).__name__} are no topics here, and have no probabilities of words: "
+            "score its rows with `held_out_density`."
+        )
     counts, num = split.observed.counts, model.num_documents
     if counts.shape[0] > num:
         raise ValueError(

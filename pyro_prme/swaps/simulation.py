@@ -11,6 +11,7 @@ from pyro import poutine
 from pyro.poutine.util import site_is_subsample
 from scipy import sparse
 from torch import Tensor
+from torch.distributions import constraints
 
 from pyro_prme.batch import Batch
 from pyro_prme.model import PRME
@@ -28,7 +29,7 @@ def simulate(model: FactorModel, num_rows: int, seed: int = 0, **given: Any) -> 
         model: a `FactorModel`.
         num_rows: how many, at most the model's `num_documents`.
         seed: of the draws; the global random state is left alone.
-        given: values of sites to hold fixed.
+        given: values of sites to hold fixed, each of its site's shape and within its support.
 
     Returns:
         X, shape (num_rows, D), and the value of every site.
@@ -51,7 +52,7 @@ def simulate_corpus(
         seed, given: see `simulate`.
 
     Returns:
-        Counts, shape (N, D), and the value of every site.
+        Counts, shape (N, D), and the value of every site; without any words there are no C and X.
     """
     if isinstance(model, FactorModel):
         raise ValueError(f"{type(model).__name__} draws rows and not documents: use `simulate`.")
@@ -60,32 +61,62 @@ def simulate_corpus(
     batch = Batch.to_draw(lengths)
     values = _draw(model, batch, seed, given)
     shape = (batch.size, model.vocab_size)
-    counts = sparse.coo_matrix((batch.count.numpy(), (batch.document.numpy(), values["X"].numpy())), shape)
+    words = values["X"].numpy() if batch.num_entries else np.empty(0, dtype=np.int64)
+    counts = sparse.coo_matrix((batch.count.numpy(), (batch.document.numpy(), words)), shape)
     return counts.tocsr(), values
 
 
 def _draw(model: Any, batch: Batch, seed: int, given: Mapping[str, Any]) -> dict[str, Tensor]:
     model.check(batch)
     with torch.random.fork_rng(devices=[]), eval_mode(model):
-        data = {name: torch.as_tensor(value) for name, value in given.items()}
-        if data:
-            _check_given(data, _values(model, batch))
+        data = _checked(given, _sites(model, batch)) if given else {}
         torch.manual_seed(seed)
-        return _values(poutine.condition(model, data), batch)
+        return {name: site["value"] for name, site in _sites(poutine.condition(model, data), batch).items()}
 
 
-def _values(model: Any, batch: Batch) -> dict[str, Tensor]:
-    """The value of every site in a run."""
+def _sites(model: Any, batch: Batch) -> dict[str, Any]:
+    """Every site of a run."""
     nodes: dict[str, Any] = poutine.trace(model).get_trace(batch).nodes
     sites = {name: node for name, node in nodes.items() if node["type"] == "sample"}
-    return {name: node["value"] for name, node in sites.items() if not site_is_subsample(node)}
+    return {name: node for name, node in sites.items() if not site_is_subsample(node)}
 
 
-def _check_given(given: Mapping[str, Tensor], drawn: Mapping[str, Tensor]) -> None:
+def _checked(given: Mapping[str, Any], sites: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The given values as tensors of their sites' types, or one sentence why not."""
+    data = {}
     for name, value in given.items():
-        if name not in drawn:
-            raise ValueError(f"The model has no site {name}; its sites are {', '.join(drawn)}.")
-        if value.shape != drawn[name].shape:
+        if name not in sites:
+            raise ValueError(f"The model has no site {name}; its sites are {', '.join(sites)}.")
+        drawn = sites[name]["value"]
+        try:
+            asked = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(f"The value given for {name} is no table of numbers.") from None
+        if asked.shape != drawn.shape:
             raise ValueError(
-                f"The value given for {name} has shape {tuple(value.shape)}: the site has {tuple(drawn[name].shape)}."
+                f"The value given for {name} has shape {tuple(asked.shape)}: the site has {tuple(drawn.shape)}."
             )
+        data[name] = asked.to(drawn.dtype)
+        support = sites[name]["fn"].support
+        if (data[name] != asked).any() and not drawn.is_floating_point():
+            raise ValueError(f"The value given for {name} has fractions: the site has whole numbers.")
+        if not _inside(support, data[name]):
+            raise ValueError(
+                f"The value given for {name} has numbers from {float(asked.min()):g} to {float(asked.max()):g}, which "
+                f"are not in the site's support, {_words(support)}."
+            )
+    return data
+
+
+def _inside(support: Any, value: Tensor) -> bool:
+    """Whether a value is finite and in a support; rows of shares may be off one by what rounding does to them."""
+    if support is constraints.simplex:
+        return bool((value >= 0).all() and ((value.sum(-1) - 1).abs() < 1e-4).all())
+    return bool(torch.isfinite(value).all() and support.check(value).all())
+
+
+def _words(support: Any) -> str:
+    """A support by its name, without the events that it is made of."""
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return str(support)

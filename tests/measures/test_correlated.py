@@ -33,6 +33,16 @@ def test_mean_and_covariance_given_the_weights(kind):
     assert_mean((Z - mean) ** 2, np.diag(covariance) + noise[kind], errors=4.5)
 
 
+@pytest.mark.parametrize("kind", ["poisson", "negative_binomial", "gamma"])
+def test_mean_given_the_process(kind):
+    """A loading has mean w exp(F) at its own F, and not only over all of them, where the sign of F is lost."""
+    drawn = drawn_for(kind)
+    Z, F, w = drawn.Z.values, drawn.data["F"].values, drawn.data["weight"].values
+    residual = Z - w * np.exp(F)
+    assert_mean(residual, 0.0)
+    assert_mean(residual * F, 0.0)
+
+
 def test_counts_are_counts():
     for kind in ("poisson", "negative_binomial"):
         Z = drawn_for(kind).Z.values

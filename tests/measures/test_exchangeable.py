@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from pyro_prme.measures import (
     GammaLevy,
@@ -145,6 +146,22 @@ def test_graphon_has_its_density():
 
 
 @pytest.mark.parametrize(
+    ("draws", "expected"),
+    [
+        ([(0, 2), (0, 2), (0, 2), (0, 2)], 2 * 8**0.5),  # x = (0, 2) and y = (2, 0), twice each
+        ([(0, 2), (2, 0), (0, 0), (2, 2)], 2 * 2 - 8**0.5 / 2 - 8**0.5 / 2),  # x and y are corners of one square
+    ],
+)
+def test_the_energy_distance_by_hand(draws, expected):
+    """2 E|x - y| - E|x - x'| - E|y - y'| of two draws x and two permuted ones y, in units of standard deviations.
+
+    Every column has two zeros and two twos after the permutation, and so the standard deviation 1.
+    """
+    masses = xr.DataArray(np.array(draws)[:, None, :], dims=("draw", "row", "column"))
+    assert exchangeability_test(masses, [0], [1, 0], seed=0).statistic == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: graphon(2, 2, lambda u, v: u + v + 1), "outside"),
@@ -160,6 +177,7 @@ def test_graphon_has_its_density():
         ),
         (lambda: kallenberg_measure(diffuse=-1.0), "diffuse"),
         (lambda: kallenberg_measure(seed=0).measure_of([(0, 1)], [(0, 1)], ["z"]), "There is no part"),
+        (lambda: kallenberg_measure(seed=0).plot(parts=["q"]), "There is no part"),
         (lambda: kallenberg_measure(seed=0).measure_of([(0, 0.5), (0.4, 1)], [(0, 1)]), "disjoint"),
         (lambda: kallenberg_measure(seed=0).rectangle_masses([0, 0], [0, 1]), "Edges must rise"),
         (

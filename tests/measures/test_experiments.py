@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pyro_prme.measures import (
+    GammaLevy,
     GeneralizedGammaLevy,
     Growth,
     edge_growth,
@@ -12,6 +13,7 @@ from pyro_prme.measures import (
     hierarchical_dirichlet_process,
     prme,
     random_decoder,
+    zero_decoder,
 )
 
 from .laws import assert_mean
@@ -87,12 +89,36 @@ def test_edges_per_object_of_a_prme_are_bounded():
     assert per_object.mean(0)[2] == pytest.approx(per_object.mean(0)[1], rel=0.05)
 
 
+def test_runs_are_a_batch_with_the_law_of_single_ones():
+    """Ten objects have 5 edges each in a buffet of mass 5, and K / 4 each in a graphon of mean 1/4."""
+    growth = edge_growth((5, 10), seed=11, num_draws=300)
+    assert growth.data.dims == ("draw", "construction", "size")
+    assert growth.exponents().dims == ("draw", "construction")
+    for i in (0, 299):
+        np.testing.assert_allclose(growth.exponents()[i], Growth(growth.data[i], "N").exponents())
+    last = growth.data.isel(size=-1)
+    assert_mean(last.sel(construction="Indian buffet"), 50.0)
+    assert_mean(last.sel(construction="graphon, K = N"), 25.0)
+
+
+def test_row_sums_of_a_batch_have_their_means():
+    """A PRME with f = 0 has the mass of its base, and a graphon of mean w has w K."""
+    growth = empty_matrix_experiment(
+        (10, 100), 5, (0.5, 0.1), base=GammaLevy(2.0), decoder=zero_decoder, seed=12, num_draws=1000
+    )
+    assert growth.data.dims == ("draw", "construction", "size")
+    assert_mean(growth.data.sel(construction="PRME").values[:, 1], 2.0)
+    for mean in (0.5, 0.1):
+        assert_mean(growth.data.sel(construction=f"graphon, mean {mean:g}").values, np.array([10, 100]) * mean)
+
+
 def test_exponents_of_a_known_power():
     import xarray as xr
 
     sizes = np.array([1, 10, 100, 1000])
     data = xr.DataArray([sizes**1.5, 7 * sizes], coords={"construction": ["a", "b"], "size": sizes})
-    np.testing.assert_allclose(Growth(data, "N").exponents(), [1.5, 1.0])
+    for last in (2, 3, 4):  # sizes
+        np.testing.assert_allclose(Growth(data[:, -last:], "N").exponents(), [1.5, 1.0])
 
 
 @pytest.mark.parametrize(

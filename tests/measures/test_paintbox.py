@@ -42,6 +42,36 @@ def test_moments_over_random_paintboxes():
     assert_mean([box.volumes().values for box in boxes], (2 / 3) ** np.arange(1, 4))
 
 
+def test_a_batch_of_random_paintboxes_is_so_many_of_them():
+    """Every one of the batch is a paintbox like a single one: its volumes are sticks, its objects hit its own paint."""
+    boxes = random_paintbox(3, seed=2, num_draws=1500)
+    volumes = boxes.volumes()
+    assert volumes.dims == ("draw", "feature")
+    assert_mean(volumes.values, (2 / 3) ** np.arange(1, 4))
+    drawn = boxes.sample(1, seed=3)
+    for s in ((0,), (0, 1), (0, 1, 2)):
+        overlap = boxes.intersection_volume(s)
+        assert overlap.dims == ("draw",)
+        assert_mean(drawn.Z.values[:, 0, list(s)].prod(1) - overlap.values, 0.0)
+    for i in (0, 1, 1499):
+        box = boxes.draw(i)
+        np.testing.assert_allclose(box.volumes(), volumes[i])
+        assert box.intersection_volume((0, 1)) == pytest.approx(float(boxes.intersection_volume((0, 1))[i]))
+        assert abs(box.to_partition().lengths.sum() - 1) < 1e-12
+        x, y = drawn.data["u"].values[i, 0]
+        cell = [np.searchsorted(edges, at, side="right") - 1 for edges, at in zip(box.edges, (x, y), strict=True)]
+        np.testing.assert_array_equal(drawn.Z.values[i, 0], box.paint[:, cell[0], cell[1]])
+
+
+def test_a_batch_of_one_is_a_single_paintbox():
+    one, single = random_paintbox(4, seed=5, num_draws=1), random_paintbox(4, seed=5)
+    assert one.num_draws == 1
+    assert single.num_draws is None
+    np.testing.assert_array_equal(one.draw(0).paint, single.paint)
+    for a, b in zip(one.draw(0).edges, single.edges, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_sides_and_places_of_a_random_paintbox():
     alpha, rng = 2.0, np.random.default_rng(9)
     ratios, places = [], []
@@ -102,11 +132,18 @@ def test_blocks_without_codes_are_features():
     assert features.intersection_volume([0, 1]) == 0
 
 
+def test_lengths_and_codes_may_be_lists():
+    features = PartitionPaintbox([0.5, 0.5], [[1, 0], [0, 1]]).to_features()
+    np.testing.assert_allclose(features.volumes(), [0.5, 0.5])
+    assert features.intersection_volume([0, 1]) == 0
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: PartitionPaintbox(np.array([0.9, 0.2])), "sum to at most 1"),
         (lambda: PartitionPaintbox(np.array([0.5]), np.zeros((2, 3))), "one code a block"),
+        (lambda: PartitionPaintbox([0.5, 0.5], [1, 0]), "one code a block"),
         (lambda: PartitionPaintbox(np.array([0.5])).to_features(), "dust"),
         (lambda: FeaturePaintbox((np.array([0.0, 1.0]),), np.ones((2, 3), bool)), "cells"),
         (lambda: FeaturePaintbox((np.array([0.0, 0.5]),), np.ones((2, 1), bool)), "from 0 to 1"),
@@ -115,6 +152,13 @@ def test_blocks_without_codes_are_features():
         (lambda: random_paintbox(3).intersection_volume([3]), "features must lie"),
         (lambda: random_paintbox(3, seed="x"), "seed"),
         (lambda: random_paintbox(101), "at most 100"),
+        (lambda: random_paintbox(3, num_draws=0), "num_draws"),
+        (lambda: random_paintbox(3, num_draws=2).draw(2), "no draw 2: this paintbox has 2 draws"),
+        (lambda: random_paintbox(3).draw(0), "this paintbox has no draws"),
+        (lambda: random_paintbox(3, num_draws=2).to_partition(), "convert one"),
+        (lambda: random_paintbox(3, num_draws=2).sample(5, num_draws=3), "has 2 draws; leave it out"),
+        (lambda: FeaturePaintbox(([0.0, 0.5, 1.0],), np.ones((4, 3, 2))), "a first one of draws, or none"),
+        (lambda: FeaturePaintbox(([0.0, 0.5, 1.0],), np.ones(2)), "a first one of draws, or none"),
         (lambda: random_paintbox(3, alpha=0.0), "alpha"),
         (lambda: random_paintbox(3).sample(0), "num_objects"),
     ],

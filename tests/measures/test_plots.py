@@ -18,6 +18,7 @@ def _agg():
 
 OBJECTS = {
     "paintbox": lambda: m.random_paintbox(3, seed=0),
+    "paintboxes": lambda: m.random_paintbox(3, seed=0, num_draws=2),
     "partition": lambda: m.PartitionPaintbox(np.array([0.5, 0.3])),
     "coded partition": lambda: m.random_paintbox(3, seed=0).to_partition(),
     "points": lambda: m.poisson_strip(20, seed=0, num_draws=2),
@@ -26,7 +27,9 @@ OBJECTS = {
     "empty": lambda: m.graphon(4, 4, lambda u, v: 0 * u * v, seed=0),
     "prme": lambda: m.prme(10, 20, seed=0, num_draws=2),
     "kallenberg": lambda: m.kallenberg_measure(seed=0, num_draws=2),
+    "kallenberg without g": lambda: m.kallenberg_measure(num_clusters=0, seed=0),
     "drift": lambda: m.drifting_prme(20, 10, seed=0),
+    "growths": lambda: m.edge_growth((10, 30), seed=0, num_draws=2),
     "growth": lambda: m.edge_growth((10, 30), seed=0),
 }
 
@@ -56,6 +59,14 @@ def test_kallenberg_parts_are_four_panels():
     axes = m.kallenberg_measure(seed=0).plot_parts()
     assert len(axes) == 4
     assert len({ax.get_title() for ax in axes}) == 4
+
+
+def test_a_part_that_was_left_out_is_not_drawn():
+    measure = m.kallenberg_measure(num_clusters=0, column_lines=0.0, row_lines=0.0, diffuse=0.0, seed=0)
+    ax = measure.plot()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["points, $f$"]
+    axes = measure.plot_parts()
+    assert [ax.has_data() for ax in axes] == [True, False, False, False]
 
 
 def test_paintbox_points_are_drawn_in_every_box():

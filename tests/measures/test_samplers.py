@@ -27,13 +27,19 @@ BATCHED = {
     "graphon": lambda **k: m.graphon(5, 6, lambda u, v: u * v, **k),
     "path": lambda **k: m.stationary_path(5, 2, 3.0, **k),
     "drift": lambda **k: m.drifting_prme(5, 6, **k),
+    "edges": lambda **k: m.edge_growth((3, 6), **k),
+    "empty matrix": lambda **k: m.empty_matrix_experiment((3, 6), **k),
+    "objects of random paintboxes": lambda **k: objects_of_paintboxes(**k),
 }
 SINGLE = {
     "random paintbox": lambda **k: m.random_paintbox(3, **k),
     "decoder": lambda **k: m.random_decoder(**k),
-    "edges": lambda **k: m.edge_growth((3, 6), **k),
-    "empty matrix": lambda **k: m.empty_matrix_experiment((3, 6), **k),
 }
+
+
+def objects_of_paintboxes(seed, num_draws=None):
+    rng = np.random.default_rng(seed)
+    return m.random_paintbox(3, seed=rng, num_draws=num_draws).sample(5, seed=rng)
 
 
 def variables(thing):

@@ -63,6 +63,13 @@ def test_every_likelihood_has_its_picture(kind, settings):
     assert np.corrcoef(mean, X.numpy().ravel())[0, 1] > 0.5
 
 
+def test_equal_cells_have_no_variance_to_share():
+    model = swaps.PoissonPRME(K, D, N, h_dim=3, ell_dim=2)
+    batch = model.batch_of(torch.full((N, D), 2.0))
+    cells = plots.plot_factors(model.make_guide(), batch, draws=2)[2]
+    assert cells.get_title() == "cells"
+
+
 def test_wrong_objects_are_refused():
     guide, batch, _ = fitted(epochs=1)
     with pytest.raises(ValueError, match="give its fitted guide"):

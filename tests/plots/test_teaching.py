@@ -61,6 +61,7 @@ def test_feature_paintbox_and_strip(tmp_path):
     assert len(ax.lines) == 6
     same_image(ax, "feature_paintbox", tmp_path)
     assert len(plots.plot_feature_paintbox(num_objects=0).lines) == 3
+    assert len(plots.plot_feature_paintbox(measures.random_paintbox(3, seed=0, num_draws=2)).lines) == 6
 
 
 MEASURES = {
