@@ -178,7 +178,7 @@ class PRMEGuide(ClosedFormGuide):
             self._offered["f"] = GaussianFunction(model)
 
     def embeddings(self, batch: Batch) -> Tensor:
-        """h of each document, shape (B, h_dim), in the guide's current mode."""
-        encoder = self.rule("h").encoder
-        site = getattr(encoder, "topics_site", None)
-        return encoder(batch, self.rule(site).rows(batch.words) if site else None)
+        """h of each document, or its mean, shape (B, h_dim), in the guide's current mode."""
+        rule = self.rule("h")
+        site = getattr(rule.encoder, "topics_site", None)
+        return rule.locations(batch, self.rule(site).rows(batch.words) if site else None)
