@@ -59,9 +59,6 @@ class PRME(PyroModule):
     Sites and shapes (batch | event): ell (K | ell_dim), V (K - 1), theta (K | D); h (B, 1 | h_dim), f and Z (B, K);
     C and X (E) over the batch's entries.
 
-    A run may find a tensor in place of alpha, beta, gamma0 or a scale: so a prior of one is drawn
-    (`swaps.HyperPriors`).
-
     Args:
         num_topics: K, the truncation level.
         vocab_size: D.
@@ -75,7 +72,7 @@ class PRME(PyroModule):
         name: prefix of this model's parameters in Pyro's param store; each model gets its own by default.
     """
 
-    alpha: float | Tensor
+    alpha: float | Tensor  # a tensor where a run has drawn it (`swaps.HyperPriors`)
     beta: float | Tensor
     gamma0: float | Tensor
 
@@ -184,7 +181,13 @@ class PRME(PyroModule):
         if h.dim() > 3:
             pairs = [self.decode(*pair) for pair in zip(h, ell.expand(len(h), *ell.shape[1:]), strict=True)]
             return torch.stack([mean for mean, _ in pairs]), torch.stack([variance for _, variance in pairs])
-        return self.decoder(h.squeeze(-2), ell.reshape(ell.shape[-2:]))
+        mean, variance = self.decoder(h.squeeze(-2), ell.reshape(ell.shape[-2:]))
+        if not bool(torch.isfinite(mean.sum() + variance.sum())):
+            raise ValueError(
+                "The decoder's mean or variance of f is not finite: the fit has diverged; start again with a smaller "
+                "learning rate."
+            )
+        return mean, variance
 
     @torch.no_grad()
     def recentre(self, embeddings: Iterable[Tensor], ell: Tensor) -> None:
