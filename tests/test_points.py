@@ -126,6 +126,7 @@ def test_the_trainer_takes_the_mean_of_h_where_it_is_no_point():
     model, data = learned(number(dist.HalfCauchy, 1)), counts()
     guide = PRMEGuide(model)
     history = Trainer(model, guide, data, batch_size=30).fit(3)
+    assert type(guide.rule("h")).__name__ == "EncodedNormal"
     guide.eval()
     batch = Batch.from_csr(data)
     torch.testing.assert_close(guide.embeddings(batch), guide.expectations(batch).posterior("h").mean.squeeze(-2))

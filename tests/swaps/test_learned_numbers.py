@@ -33,6 +33,10 @@ class LearnedHDP(HyperPriors, HDP):
     pass
 
 
+class Learned(HyperPriors, PRME):
+    pass
+
+
 def gamma(concentration=2.0, rate=1.0):
     return dist.Gamma(torch.tensor(concentration), torch.tensor(rate))
 
@@ -87,11 +91,11 @@ def test_default_priors_have_shape_two_and_their_means():
 
 
 @pytest.mark.parametrize(("default", "given"), [(torch.float64, torch.float32), (torch.float32, torch.float64)])
-def test_priors_of_another_precision_are_taken(default, given):
+@pytest.mark.parametrize("name", ["alpha", "beta", "gamma0", "h_scale", "ell_scale"])
+def test_priors_of_another_precision_are_taken(name, default, given):
     torch.set_default_dtype(default)
     two = torch.tensor(2.0, dtype=given)
-    priors = {"alpha": dist.Gamma(two, two), "beta": dist.Gamma(two, two), "gamma0": dist.Gamma(two, two)}
-    model = LearnedHDP(K, D, N, priors=priors)
+    model = Learned(K, D, N, priors={name: dist.Gamma(two, two)}, **SIZE)
     history = fit(PRMEGuide(model), Batch.from_tokens([[0, 1, 2, 2], [3, 4, 11]]), 5)
     assert len(history) == 5
 
