@@ -160,6 +160,7 @@ class PRMEGuide(ClosedFormGuide):
         encoder: the inference network g; default a `TopicEncoder`.
         rules, name: see `ClosedFormGuide`.
         head: see `ClosedFormGuide`; default a `TopicEncoder`.
+        offered: rules by site name to try before the registered ones.
     """
 
     def __init__(
@@ -169,6 +170,7 @@ class PRMEGuide(ClosedFormGuide):
         rules: Mapping[str, Rule | None] | None = None,
         *,
         head: Callable[[int], nn.Module] | None = None,
+        offered: Mapping[str, Rule] | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(model, rules, head=head or (lambda size: TopicEncoder(model.num_topics, size)), name=name)
@@ -176,9 +178,10 @@ class PRMEGuide(ClosedFormGuide):
         self._offered = {"h": Amortized(encoder)}
         if isinstance(model, DILN):
             self._offered["f"] = GaussianFunction(model)
+        self._offered.update(offered or {})
 
     def embeddings(self, batch: Batch) -> Tensor:
-        """h of each document, shape (B, h_dim), in the guide's current mode."""
-        encoder = self.rule("h").encoder
-        site = getattr(encoder, "topics_site", None)
-        return encoder(batch, self.rule(site).rows(batch.words) if site else None)
+        """h of each document, or its mean, shape (B, h_dim), in the guide's current mode."""
+        rule = self.rule("h")
+        site = getattr(rule.encoder, "topics_site", None)
+        return rule.locations(batch, self.rule(site).rows(batch.words) if site else None)

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from numbers import Integral, Real
 from typing import Any
 
 import pyro
@@ -24,9 +25,23 @@ from pyro_prme.networks import Decoder, RandomFunction
 from pyro_prme.prototype import eval_mode
 from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
 
-__all__ = ["DILN", "HDP", "PRME", "ShapePRME"]
+__all__ = ["DILN", "HDP", "PRME", "ShapePRME", "check_positive", "check_whole"]
 
 _names = (f"prme_{i}" for i in itertools.count())
+
+
+def check_whole(**sizes: Any) -> None:
+    """Refuses sizes that are no whole numbers."""
+    for key, value in sizes.items():
+        if not isinstance(value, Integral):
+            raise ValueError(f"{key} is {value!r}: it must be a whole number.")
+
+
+def check_positive(**numbers: Any) -> None:
+    """Refuses what is no positive number."""
+    for key, value in numbers.items():
+        if not (isinstance(value, Real | Tensor) and 0 < float(value) < math.inf):
+            raise ValueError(f"{key} is {value!r}: it must be a positive number.")
 
 
 class PRME(PyroModule):
@@ -57,6 +72,10 @@ class PRME(PyroModule):
         name: prefix of this model's parameters in Pyro's param store; each model gets its own by default.
     """
 
+    alpha: float | Tensor  # a tensor where a run has drawn it (`swaps.HyperPriors`)
+    beta: float | Tensor
+    gamma0: float | Tensor
+
     def __init__(
         self,
         num_topics: int,
@@ -74,14 +93,16 @@ class PRME(PyroModule):
         name: str | None = None,
     ) -> None:
         super().__init__(name or next(_names))
+        sizes = dict(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents)
+        check_whole(**sizes, h_dim=h_dim, ell_dim=ell_dim)
         if num_topics < 2 or vocab_size < 1 or num_documents < 1:
             raise ValueError(
                 f"num_topics is {num_topics}, vocab_size {vocab_size}, num_documents {num_documents}: a model needs at "
                 "least two topics, one word and one document."
             )
-        for key, value in dict(alpha=alpha, beta=beta, gamma0=gamma0, h_scale=h_scale, ell_scale=ell_scale).items():
-            if not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{key} is {value}: it must be a positive number.")
+        if h_dim < 1 or ell_dim < 1:
+            raise ValueError(f"h_dim is {h_dim} and ell_dim {ell_dim}: embeddings have at least one dimension.")
+        check_positive(alpha=alpha, beta=beta, gamma0=gamma0, h_scale=h_scale, ell_scale=ell_scale)
         self.num_topics, self.vocab_size, self.num_documents = num_topics, vocab_size, num_documents
         self.alpha, self.beta, self.gamma0 = alpha, beta, gamma0
         self.h_dim, self.ell_dim, self.h_scale, self.ell_scale = h_dim, ell_dim, h_scale, ell_scale
@@ -122,7 +143,8 @@ class PRME(PyroModule):
 
     def sample_theta(self) -> Tensor:
         """theta_k ~ Dir(gamma0), shape (K, D)."""
-        return pyro.sample("theta", dist.Dirichlet(torch.full((self.vocab_size,), self.gamma0)))
+        gamma0 = torch.as_tensor(self.gamma0, dtype=torch.get_default_dtype()).unsqueeze(-1)
+        return pyro.sample("theta", dist.Dirichlet(gamma0.expand(*gamma0.shape[:-1], self.vocab_size)))
 
     def sample_h(self, batch: Batch) -> Tensor:
         """h_n ~ N(0, a I), shape (B, 1, h_dim)."""
@@ -147,7 +169,8 @@ class PRME(PyroModule):
 
     def concentration(self, V: Tensor) -> Tensor:
         """beta p, with the floor `sticks.MIN_CONCENTRATION`, shape (..., K)."""
-        return (log_stick_weights(V) + math.log(self.beta)).exp().clamp(min=MIN_CONCENTRATION)
+        log_beta = self.beta.log() if isinstance(self.beta, Tensor) else math.log(self.beta)
+        return (log_stick_weights(V) + log_beta).exp().clamp(min=MIN_CONCENTRATION)
 
     def mean_loadings(self, V: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """E[Z_nk] = beta p_k exp(mu_f + sigma2_f / 2) given V and the moments of f, shape (B, K)."""
@@ -158,7 +181,13 @@ class PRME(PyroModule):
         if h.dim() > 3:
             pairs = [self.decode(*pair) for pair in zip(h, ell.expand(len(h), *ell.shape[1:]), strict=True)]
             return torch.stack([mean for mean, _ in pairs]), torch.stack([variance for _, variance in pairs])
-        return self.decoder(h.squeeze(-2), ell.reshape(ell.shape[-2:]))
+        mean, variance = self.decoder(h.squeeze(-2), ell.reshape(ell.shape[-2:]))
+        if not bool(torch.isfinite(mean.sum() + variance.sum())):
+            raise ValueError(
+                "The decoder's mean or variance of f is not finite: the fit has diverged; start again with a smaller "
+                "learning rate."
+            )
+        return mean, variance
 
     @torch.no_grad()
     def recentre(self, embeddings: Iterable[Tensor], ell: Tensor) -> None:

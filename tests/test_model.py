@@ -135,6 +135,14 @@ def test_a_plain_pyro_guide_serves_the_model_too(tokens):
         ({"beta": float("nan")}, "beta is nan"),
         ({"gamma0": -1.0}, "gamma0 is -1.0"),
         ({"num_topics": 1}, "at least two topics"),
+        ({"num_topics": "a"}, "num_topics is 'a': it must be a whole number"),
+        ({"vocab_size": 2.5}, "vocab_size is 2.5: it must be a whole number"),
+        ({"h_dim": 1.5}, "h_dim is 1.5: it must be a whole number"),
+        ({"h_dim": 0}, "h_dim is 0 and ell_dim 20: embeddings have at least one dimension"),
+        ({"h_dim": -1}, "h_dim is -1"),
+        ({"ell_dim": 0}, "ell_dim 0"),
+        ({"beta": "a"}, "beta is 'a': it must be a positive number"),
+        ({"alpha": None}, "alpha is None: it must be a positive number"),
     ],
 )
 def test_wrong_hyperparameters_are_refused(kwargs, reason):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -11,13 +12,15 @@ from pyro import distributions as dist
 from torch import Tensor, nn
 from torch.distributions import Distribution, biject_to
 
+from pyro_prme.batch import Batch
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run
-from pyro_prme.rules.points import rows_of_words
+from pyro_prme.rules.points import check_topics, is_real, rows_of_words
 
 __all__ = ["EncodedNormal", "MeanFieldNormal"]
 
 _INITIAL_SCALE = 0.1
+_REACH = 4.0  # of a logarithm of a scale from the initial one
 
 
 def _discrete(name: str, prototype: Prototype) -> str | None:
@@ -31,7 +34,7 @@ def _normal(prior: Any, loc: Tensor, log_scale: Tensor) -> Distribution:
     transform = biject_to(prior.support)
     base = dist.Normal(loc, log_scale.exp()).to_event(transform.domain.event_dim)
     event = prior.event_dim - base.event_dim
-    if transform == torch.distributions.transforms.identity_transform:
+    if is_real(prior):
         return base.to_event(event)
     return dist.TransformedDistribution(base, transform.with_cache()).to_event(event)
 
@@ -76,6 +79,8 @@ class MeanFieldNormal(Rule):
 class EncodedNormal(Rule):
     """A Normal whose location and scale a network reads off each document.
 
+    The scale lies between 0.002 and 5.5: without a bound, one bad step of the network makes it overflow.
+
     Args:
         head: makes an encoder with the given number of outputs for each document.
     """
@@ -94,9 +99,14 @@ class EncodedNormal(Rule):
         fn = prototype.site(name)["fn"]
         self._shape = biject_to(fn.support).inv(prototype.value(name)).shape[1:]
         self.encoder = self._head(2 * self._shape.numel())
+        check_topics(self.encoder, prototype)
+
+    def locations(self, batch: Batch, topics: Tensor | None) -> Tensor:
+        """The location of each document, one row each, on the unconstrained scale."""
+        return self.encoder(batch, topics).chunk(2, -1)[0]
 
     def posterior(self, name: str, prior: Any, run: Run) -> Distribution:
         site = getattr(self.encoder, "topics_site", None)
         out = self.encoder(run.batch, rows_of_words(run, site) if site else None)  # (B, 2 size)
         loc, log_scale = (part.reshape(-1, *self._shape) for part in out.chunk(2, -1))
-        return _normal(prior, loc, log_scale + torch.tensor(_INITIAL_SCALE).log())
+        return _normal(prior, loc, _REACH * (log_scale / _REACH).tanh() + math.log(_INITIAL_SCALE))

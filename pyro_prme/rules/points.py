@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -10,12 +11,72 @@ from pyro.distributions.util import sum_rightmost
 from torch import Tensor, nn
 from torch.distributions import Distribution, biject_to
 
+from pyro_prme.batch import Batch
 from pyro_prme.distributions import WordMajorDirichlet, WordMajorPoint
 from pyro_prme.expectations import expected
-from pyro_prme.prototype import Prototype
+from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules.base import Rule, Run, register
 
-__all__ = ["Amortized", "FromPrior", "Point", "rows_of_words"]
+__all__ = ["Amortized", "FromPrior", "Point", "check_topics", "is_real", "rows_of_words", "shrinking"]
+
+_REACH, _STEPS = 24.0, 97  # of the unconstrained scale that is looked at, and in how many places
+_RULED_OUT = 2.0  # nats of a prior below its largest density
+
+
+def shrinking(name: str, prototype: Prototype) -> str | None:
+    r"""Why points for a real-valued site would shrink together with a scale that is itself a site, or None.
+
+    At its mode a site of n numbers with scale s has the density :math:`s^{-n}`, n being those of the whole corpus. With
+    the prior of s this may grow without limit (half-Cauchy, or Gamma of shape below n), or have its maximum where that
+    prior has next to nothing (inverse Gamma: at s of order 1 / n).
+    """
+    draws = prototype.draws
+    if not is_real(draws[0].site(name)["fn"]) or _at_mode(name, draws[0]) == _at_mode(name, draws[1]):
+        return None
+    for parent in prototype.names[: prototype.names.index(name)]:
+        site = draws[0].site(parent)
+        if site["is_observed"] or site["fn"].support.is_discrete or name not in prototype.children(parent):
+            continue
+        prior, both = _along(parent, name, draws[0])
+        if prior[both.argmax()] < prior.max() - _RULED_OUT:
+            return (
+                f"the density of {name} at its mode, with that of {parent}, has no maximum where the prior of {parent} "
+                "lies: points shrink together."
+            )
+    return None
+
+
+def _along(parent: str, name: str, draw: Draw) -> tuple[Tensor, Tensor]:
+    """The log prior of a site along its unconstrained scale, and the same with its child's density at the mode."""
+    site = draw.site(parent)
+    transform = biject_to(site["fn"].support)
+    free = transform.inv(site["value"])
+    prior, both = [], []
+    for x in torch.linspace(-_REACH, _REACH, _STEPS):
+        place = torch.full_like(free, float(x))
+        moved = draw.replace(parent, transform(place))
+        jacobian = transform.log_abs_det_jacobian(place, transform(place)).sum()
+        prior.append(_scaled(parent, moved, moved.log_prob(parent)) + site["scale"] * jacobian)
+        both.append(prior[-1] + _at_mode(name, moved))
+    return tuple(torch.stack(heights).nan_to_num(nan=-torch.inf) for heights in (prior, both))  # type: ignore[return-value]
+
+
+def _at_mode(name: str, draw: Draw) -> Tensor:
+    """The scaled log density of a site at its mode, else at its mean; zero where neither is known."""
+    prior = draw.site(name)["fn"]
+    for middle in ("mode", "mean"):
+        with suppress(NotImplementedError):
+            return _scaled(name, draw, prior.log_prob(getattr(prior, middle)))
+    return torch.zeros(())
+
+
+def _scaled(name: str, draw: Draw, log_prob: Tensor) -> Tensor:
+    return (draw.site(name)["scale"] * log_prob).sum()
+
+
+def is_real(prior: Any) -> bool:
+    """Whether the support is all of the real line, or of a space of real numbers."""
+    return not prior.support.is_discrete and bool((biject_to(prior.support)(torch.full((1,), -1.0)) == -1).all())
 
 
 @register("ell")
@@ -45,9 +106,7 @@ class Point(Rule):
             return f"{name} belongs to a subsampled plate: a free value for each member is not kept."
         if self.unconstrained is False and self._unbounded(site["fn"], site["value"]):
             return f"the prior density of {name} has no maximum: take the point on the unconstrained scale."
-        if (scale := self._unbounded_with(name, prototype)) is not None:
-            return f"the density of {name} at its mode, with that of {scale}, has no maximum: points shrink together."
-        return None
+        return shrinking(name, prototype)
 
     def setup(self, name: str, prototype: Prototype) -> None:
         site = prototype.site(name)
@@ -76,28 +135,6 @@ class Point(Rule):
         earlier = prototype.names[: prototype.names.index(name)]
         return any(name in prototype.children(parent) for parent in earlier)
 
-    @staticmethod
-    def _unbounded_with(name: str, prototype: Prototype) -> str | None:
-        """An earlier site, such as a horseshoe's scale, with which a real-valued site's density grows without limit."""
-        draw = prototype.draws[0]
-        if biject_to(draw.site(name)["fn"].support)(torch.full((1,), -1.0)) != -1:
-            return None
-        for parent in prototype.names[: prototype.names.index(name)]:
-            site = draw.site(parent)
-            if site["is_observed"] or site["fn"].support.is_discrete or name not in prototype.children(parent):
-                continue
-            transform = biject_to(site["fn"].support)
-            free = transform.inv(site["value"])
-            for sign in (-1.0, 1.0):
-                heights = []
-                for x in (12.0, 24.0):
-                    moved = draw.replace(parent, transform(torch.full_like(free, sign * x)))
-                    prior = moved.site(name)["fn"]
-                    heights.append(prior.log_prob(prior.mean).sum() + moved.log_prob(parent).sum())
-                if heights[1] > heights[0] + 1e-2:
-                    return parent
-        return None
-
     def value(self) -> Tensor:
         """The point, on the site's own scale."""
         return self._transform(self.free)
@@ -116,6 +153,20 @@ class Point(Rule):
             jacobian = self._transform.log_abs_det_jacobian(self.free, run.value(name))
             log_prob = log_prob + sum_rightmost(jacobian, jacobian.dim() - log_prob.dim())
         return run.scaled_sum(name, log_prob)
+
+
+def check_topics(encoder: nn.Module, prototype: Prototype) -> None:
+    """Refuses an inference network that reads topics' weights of words where the site that it reads has none."""
+    site = getattr(encoder, "topics_site", None)
+    if site is None or not prototype.has_batch:
+        return
+    theta = prototype.value(site) if site in prototype else None
+    num_words = prototype.draws[0].batch.last_word + 1
+    if theta is None or theta.dim() != 2 or theta.shape[-1] < num_words or is_real(prototype.site(site)["fn"]):
+        raise ValueError(
+            f"The inference network reads the topics' weights of words, and {site} of this model is no such table: "
+            "take the guide of `model.make_guide()`, or give an encoder that reads the batch alone."
+        )
 
 
 @torch.no_grad()
@@ -142,14 +193,20 @@ class Amortized(Rule):
         self.encoder = encoder
 
     def refusal(self, name: str, prototype: Prototype) -> str | None:
-        fn = prototype.site(name)["fn"]
-        if fn.support.is_discrete or biject_to(fn.support)(torch.zeros(1)) != 0:
+        if not is_real(prototype.site(name)["fn"]):
             return f"{name} is not real-valued: the inference network's output is."
-        return None
+        return shrinking(name, prototype)
+
+    def setup(self, name: str, prototype: Prototype) -> None:
+        check_topics(self.encoder, prototype)
+
+    def locations(self, batch: Batch, topics: Tensor | None) -> Tensor:
+        """The point of each document, one row each."""
+        return self.encoder(batch, topics)
 
     def posterior(self, name: str, prior: Any, run: Run) -> Tensor:
         site = getattr(self.encoder, "topics_site", None)
-        h = self.encoder(run.batch, rows_of_words(run, site) if site else None)
+        h = self.locations(run.batch, rows_of_words(run, site) if site else None)
         return h.reshape(prior.batch_shape + prior.event_shape)
 
     def term(self, name: str, run: Run, bound: str) -> Tensor:

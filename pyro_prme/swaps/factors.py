@@ -19,6 +19,7 @@ from pyro_prme.model import PRME
 from pyro_prme.networks import Stack
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import REGISTRY, Point, Rule
+from pyro_prme.swaps.guides import GuidedModel
 
 __all__ = ["FactorModel", "RowEncoder", "RowModel", "Rows", "dense", "offer", "product_refusal", "row_guide"]
 
@@ -152,7 +153,7 @@ class RowEncoder(nn.Module):
         return self.head(self.stack(values.sign() * values.abs().log1p()))
 
 
-class FactorModel(PRME):
+class FactorModel(GuidedModel):
     r"""The paper's loadings with a likelihood of rows.
 
     .. math:: X_n \sim p(X_n \mid Z_n, \theta), \quad Z_{nk} = f_n(\vartheta_k)
@@ -225,9 +226,9 @@ class FactorModel(PRME):
             raise ValueError(f"rows must be numbers of rows, from 0 to {table.shape[0] - 1}.")
         return table, chosen
 
-    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
-        """The guide that goes with this model, whose networks read rows."""
-        return row_guide(self, rules)
+    def make_network(self, size: int) -> nn.Module:
+        """A network that reads whole rows."""
+        return RowEncoder(self.vocab_size, size)
 
 
 class RowModel(FactorModel):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
 import pyro
@@ -12,21 +10,23 @@ from pyro import distributions as dist
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
-from pyro_prme.guide import PRMEGuide
-from pyro_prme.model import PRME
+from pyro_prme.model import PRME, check_positive
+from pyro_prme.prototype import Prototype
 from pyro_prme.rules import GaussianFunction, Rule, Run
+from pyro_prme.swaps.guides import GuidedModel
 
 __all__ = ["GaussianProcessPRME", "KernelFunction"]
 
 
-class GaussianProcessPRME(PRME):
+class GaussianProcessPRME(GuidedModel):
     r"""A Gaussian process in place of the decoder: topics whose embeddings are near light up in the same documents.
 
     .. math:: f_n \sim N(0, S), \qquad S_{kj} = s^2 e^{-|\ell_k - \ell_j|^2 / 2 \lambda^2} + \epsilon\, [k = j]
 
     It is DILN with an RBF kernel held by its embeddings, where DILN holds S itself: ell (K | ell_dim) keeps its prior
     and its point, s and lambda are learned, and there is no h. The site f has shape (B, 1 | K), as in DILN; with the
-    guide of `make_guide` it has DILN's Gaussian for each document, else the generic posterior.
+    guide of `make_guide` it has DILN's Gaussian for each document, else, and with a likelihood of rows, the generic
+    posterior.
 
     Recovered, with topics that are known, from 400 documents of 1000 words: the amplitude s and the variance of
     differences of f over topics, each within a seventh (a part of f that all topics share does nothing). With 200 words
@@ -42,10 +42,14 @@ class GaussianProcessPRME(PRME):
     def __init__(
         self, *args: Any, amplitude: float = 1.0, length_scale: float = 1.0, nugget: float = 1e-2, **kwargs: Any
     ) -> None:
+        for kind in type(self).__mro__:
+            if "sample_h" in vars(kind) and kind is not PRME and not issubclass(kind, GaussianProcessPRME):
+                raise ValueError(
+                    f"{kind.__name__} has a `sample_h` of its own, and a Gaussian process draws f without h: the two "
+                    "do not go together in one model."
+                )
         super().__init__(*args, **kwargs)
-        for key, value in dict(amplitude=amplitude, length_scale=length_scale, nugget=nugget).items():
-            if not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{key} is {value}: it must be a positive number.")
+        check_positive(amplitude=amplitude, length_scale=length_scale, nugget=nugget)
         self.log_amplitude = nn.Parameter(torch.tensor(float(amplitude)).log())
         self.log_length_scale = nn.Parameter(torch.tensor(float(length_scale)).log())
         self.nugget = nugget
@@ -73,17 +77,24 @@ class GaussianProcessPRME(PRME):
 
     def sample_h(self, batch: Batch) -> Tensor:
         """f_n ~ N(0, S), all topics at once, shape (B, 1, K): drawn here, outside the plate of topics."""
-        assert self._ell is not None
+        if self._ell is None:
+            raise ValueError(
+                "GaussianProcessPRME has not seen ell: give it before a class with a `sample_ell` of its own, as in "
+                "`class Model(GaussianProcessPRME, HorseshoePRME)`."
+            )
         S = self.covariance(self._ell)
+        if not bool(torch.isfinite(S).all()):
+            raise ValueError(
+                "The covariance of f is not finite: the fit has diverged; start again with a smaller learning rate."
+            )
         return pyro.sample("f", dist.MultivariateNormal(S.new_zeros(self.num_topics), S))
 
     def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
         """The same f, shape (B, K)."""
         return h.squeeze(-2)
 
-    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
-        """The guide that goes with this model."""
-        return PRMEGuide(self, rules={"f": KernelFunction(self), **(rules or {})})
+    def offered_rules(self) -> dict[str, Rule]:
+        return {**super().offered_rules(), "f": KernelFunction(self)}
 
 
 class KernelFunction(GaussianFunction):
@@ -96,6 +107,11 @@ class KernelFunction(GaussianFunction):
 
     summary = "Gaussian for each document, Newton and fixed point; the kernel by gradient"
     gather, natural_step = Rule.gather, Rule.natural_step
+
+    def refusal(self, name: str, prototype: Prototype) -> str | None:
+        if "C" not in prototype:
+            return f"{name} is updated with {self.loadings} as in the topic model, and there is no site C."
+        return super().refusal(name, prototype)
 
     def is_constant(self, name: str, run: Run) -> bool:
         return False

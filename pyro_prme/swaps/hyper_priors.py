@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +14,12 @@ from torch import Tensor
 from pyro_prme.batch import Batch
 from pyro_prme.model import PRME
 from pyro_prme.rules import Point
-from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
 from pyro_prme.swaps.factors import offer
 from pyro_prme.swaps.priors import PitmanYorPRME
 
 __all__ = ["HyperPriorPRME", "HyperPriors", "LearnedPitmanYorPRME"]
+
+_SIZES = ("num_topics", "vocab_size", "num_documents", "h_dim", "ell_dim")
 
 for _name in ("alpha", "beta", "gamma0", "discount"):
     offer(_name)(Point)
@@ -26,7 +28,9 @@ for _name in ("alpha", "beta", "gamma0", "discount"):
 class HyperPriors(PRME):
     """Mix-in that turns numbers of a model into sites: give it first, as in `class Learned(HyperPriors, HDP)`.
 
-    A run of the model draws each of them and puts it in the number's place. The plan takes points for them.
+    A run of the model draws each of them and puts it in the number's place; everything else is the model's own. The
+    plan takes points for alpha, beta, gamma0 and discount, and a proper posterior for others. With a prior of `h_scale`
+    or `ell_scale` it has one for h or ell as well: as points these would shrink together with their scale.
 
     Args:
         priors: the prior of each number, by its name.
@@ -34,10 +38,16 @@ class HyperPriors(PRME):
     """
 
     def __init__(self, *args: Any, priors: Mapping[str, Any], **kwargs: Any) -> None:
+        for kind in itertools.takewhile(lambda kind: kind is not HyperPriors, type(self).__mro__):
+            if "forward" in vars(kind) and not issubclass(kind, HyperPriors):
+                raise ValueError(f"{kind.__name__} stands before HyperPriors, which must be given first.")
         super().__init__(*args, **kwargs)
         for name, prior in priors.items():
-            if not isinstance(getattr(self, name, None), float | int):
+            given = getattr(self, name, None)
+            if not isinstance(given, float | int) or isinstance(given, bool):
                 raise ValueError(f"priors has {name!r}, and the model has no number of this name.")
+            if name in _SIZES:
+                raise ValueError(f"priors has {name!r}, which is a size of the model and cannot be drawn.")
             if not isinstance(prior, torch.distributions.Distribution):
                 raise ValueError(f"The prior of {name} is {prior!r}: give a distribution, such as Gamma(2, 1).")
             if shape := tuple(prior.batch_shape + prior.event_shape):
@@ -51,18 +61,12 @@ class HyperPriors(PRME):
     def forward(self, batch: Batch) -> Tensor:
         given = {name: getattr(self, name) for name in self.priors}
         for name, prior in self.priors.items():
-            setattr(self, name, pyro.sample(name, prior))
+            setattr(self, name, pyro.sample(name, prior).to(torch.get_default_dtype()))
         try:
             return super().forward(batch)
         finally:
             for name, value in given.items():
                 setattr(self, name, value)
-
-    def sample_theta(self) -> Tensor:
-        return pyro.sample("theta", dist.Dirichlet(torch.as_tensor(self.gamma0).expand(self.vocab_size)))
-
-    def concentration(self, V: Tensor) -> Tensor:
-        return (torch.as_tensor(self.beta) * log_stick_weights(V).exp()).clamp(min=MIN_CONCENTRATION)
 
 
 def _gamma(mean: float) -> dist.Gamma:

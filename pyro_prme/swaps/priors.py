@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,8 @@ from pyro import distributions as dist
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
-from pyro_prme.encoders import TopicEncoder
-from pyro_prme.guide import PRMEGuide
-from pyro_prme.model import PRME
-from pyro_prme.rules import Rule
+from pyro_prme.model import HDP, PRME, check_positive
+from pyro_prme.swaps.guides import GuidedModel
 
 __all__ = [
     "CovariateEncoder",
@@ -40,10 +37,12 @@ class PitmanYorPRME(PRME):
         args, kwargs: see `PRME`.
     """
 
+    discount: float | Tensor
+
     def __init__(self, *args: Any, discount: float = 0.25, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not 0 <= discount < 1:
-            raise ValueError(f"discount is {discount}: it must be at least 0 and below 1.")
+        if not (isinstance(discount, Real) and 0 <= float(discount) < 1):
+            raise ValueError(f"discount is {discount!r}: it must be a number, at least 0 and below 1.")
         self.discount = discount
 
     def sample_V(self) -> Tensor:
@@ -75,8 +74,7 @@ class LogNormalPRME(PRME):
 
     def __init__(self, *args: Any, spread: float = 1.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not (spread > 0 and math.isfinite(spread)):
-            raise ValueError(f"spread is {spread}: it must be a positive number.")
+        check_positive(spread=spread)
         self.spread = spread
 
     def sample_Z(self, V: Tensor, f: Tensor) -> Tensor:
@@ -102,14 +100,15 @@ class HorseshoePRME(PRME):
         return pyro.sample("ell", prior.to_event(1))
 
 
-class CovariatePRME(PRME):
+class CovariatePRME(GuidedModel):
     r"""Metadata that shift the documents' embeddings.
 
     .. math:: h_n \sim N(W x_n, a I)
 
     with W learned. The paper's discussion suggests it: documents are then exchangeable given x only. To ask about other
     documents, put theirs in place: `model.metadata = x`. The guide of `make_guide` has h_n = W x_n + g(X_n) - A x_n, so
-    that a document of few words is told by its metadata; the plain `PRMEGuide` has an h that does not know them.
+    that a document of few words is told by its metadata. In the plain `PRMEGuide`, and under a learned `h_scale`, where
+    h is no point, q(h_n) does not know them.
 
     Recovered, with topics that are known, from 600 documents of 30 words: W within a seventh, where decoder and ell are
     given. Else h may be turned and scaled, and the decoder with it, and what is recovered is the metadata's effect on
@@ -124,16 +123,19 @@ class CovariatePRME(PRME):
 
     def __init__(self, *args: Any, metadata: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        x = np.asarray(metadata)
-        if x.ndim != 2 or len(x) != self.num_documents or not x.shape[1]:
+        if isinstance(self, HDP):
+            raise ValueError("HDP and DILN have no h that metadata could shift: take another model.")
+        x = _table(metadata)
+        if x.dim() != 2 or len(x) != self.num_documents or not x.shape[1]:
             raise ValueError(
-                f"metadata has shape {x.shape}: it must have one row for each of the {self.num_documents} documents, "
-                "and a column."
+                f"metadata has shape {tuple(x.shape)}: it must have one row for each of the {self.num_documents} "
+                "documents, and a column."
             )
-        if x.dtype.kind not in "biuf" or not np.isfinite(x).all():
-            raise ValueError("metadata holds what is not a finite number: code groups as columns of 0 and 1.")
-        self.register_buffer("metadata", torch.as_tensor(x, dtype=torch.get_default_dtype()))
+        self.register_buffer("metadata", x)
         self.effect = nn.Parameter(torch.zeros(x.shape[1], self.h_dim))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, _table(value).to(self.effect.dtype) if name == "metadata" else value)
 
     def check(self, batch: Batch) -> None:
         super().check(batch)
@@ -151,12 +153,19 @@ class CovariatePRME(PRME):
     def sample_h(self, batch: Batch) -> Tensor:
         return pyro.sample("h", dist.Normal(self.mean_h(batch).unsqueeze(-2), self.h_scale).to_event(1))
 
-    def make_guide(self, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
-        """The guide that goes with this model."""
-        return PRMEGuide(self, CovariateEncoder(self), rules)
+    def make_encoder(self) -> nn.Module:
+        return CovariateEncoder(self, super().make_encoder())
 
 
-class CovariateEncoder(TopicEncoder):
+def _table(metadata: Any) -> Tensor:
+    """Metadata as a tensor of torch's default type, or one sentence why not."""
+    x = metadata.detach().cpu().numpy() if isinstance(metadata, Tensor) else np.asarray(metadata)
+    if x.dtype.kind not in "biuf" or not np.isfinite(x).all():
+        raise ValueError("metadata holds what is not a finite number: code groups as columns of 0 and 1.")
+    return torch.as_tensor(x, dtype=torch.get_default_dtype())
+
+
+class CovariateEncoder(nn.Module):
     """g with the mean of h, less what of g is linear in the metadata: h_n = W x_n + g(X_n) - A x_n.
 
     Words and metadata go together: without A, a part of the effect is g's, and W ends with half of it. With A, the
@@ -164,14 +173,16 @@ class CovariateEncoder(TopicEncoder):
 
     Args:
         model: whose W and metadata they are.
-        kwargs: see `TopicEncoder`.
+        encoder: g.
     """
 
-    def __init__(self, model: CovariatePRME, **kwargs: Any) -> None:
-        super().__init__(model.num_topics, model.h_dim, **kwargs)
+    def __init__(self, model: CovariatePRME, encoder: nn.Module) -> None:
+        super().__init__()
         self._model = (model,)  # no submodule: its parameters are the model's own
+        self.encoder = encoder
+        self.topics_site: str | None = getattr(encoder, "topics_site", None)
         self.less = nn.Parameter(torch.zeros_like(model.effect))  # A, (Q, h_dim)
 
-    def forward(self, batch: Batch, topics: Tensor) -> Tensor:
+    def forward(self, batch: Batch, topics: Tensor | None = None) -> Tensor:
         model = self._model[0]
-        return model.mean_h(batch) + super().forward(batch, topics) - model.metadata[batch.documents] @ self.less
+        return model.mean_h(batch) + self.encoder(batch, topics) - model.metadata[batch.documents] @ self.less

@@ -9,12 +9,13 @@ from scipy import sparse
 from pyro_prme import HDP, PRME, Batch, ClosedForm_ELBO, Corpus, Posterior, PRMEGuide, Trainer, plots, swaps
 from pyro_prme.prototype import eval_mode
 from pyro_prme.swaps.factors import FactorModel, RowModel
+from pyro_prme.swaps.guides import GuidedModel
 
 mpl.use("Agg")
 
 K, D, N = 4, 12, 60
 #: Classes that a swap is made with, and are none.
-BASES = {FactorModel, RowModel, swaps.HyperPriors}
+BASES = {FactorModel, GuidedModel, RowModel, swaps.HyperPriors}
 
 LIKELIHOODS = [
     (swaps.PoissonPRME, {"beta": 20.0}, ("PoissonTopics", "PoissonLoadings", "PoissonRows")),
