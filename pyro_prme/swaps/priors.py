@@ -96,8 +96,8 @@ class HorseshoePRME(PRME):
     As points the two would be unbounded, ell_k = 0 and lambda_k towards 0: the plan refuses a point for ell, and both
     get the proper generic posterior.
 
-    Recovered, with topics, h and f = h' ell known, from 150 documents of 60 words: ell within a fifth where it is not 0,
-    shrunk below 0.2 where it is, and lambda_k within a third.
+    Recovered, with topics, h and f = h' ell known, from 150 documents of 60 words: ell within a fifth where it is not 0
+    and below 0.2 where it is, and lambda_k within a third.
 
     It needs a scale of ell that means something. With h known and f = h' ell, where few topics answer to metadata, it
     predicts better than N(0, b) with any b tried; a decoder that is learned can scale ell as it likes, and then the two
