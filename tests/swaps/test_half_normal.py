@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.integrate import quad
 
-from pyro_prme.swaps import ModifiedHalfNormal
+from pyro_prme.swaps import ModifiedHalfNormal, half_normal
 from pyro_prme.swaps.half_normal import _envelope, _log_density
 
 CASES = [(c, a, b) for c in (0.05, 0.7, 1.0, 20.0) for a, b in ((1.0, -40.0), (1.0, 0.5), (9.0, 9.0), (4.0, 60.0))]
@@ -69,6 +69,18 @@ def test_the_mean_is_the_gradient_of_the_log_normaliser():
     expected = (-q.expected_log, -0.5 + (q.mean.square() + q.variance) / 2, 1 - q.mean)
     for gradient, value in zip(gradients, expected, strict=True):
         assert float(gradient) == pytest.approx(float(value.detach()), abs=1e-7)
+
+
+@pytest.mark.parametrize(("c", "a", "b"), [(0.5, 1.0, -3.0), (5.0, 0.3, 1.0)])
+def test_draws_from_the_falling_line_have_the_moments_too(c, a, b, monkeypatch):
+    """The line begins so far out that it is hardly ever used: here it begins just beyond the mode."""
+    q = ModifiedHalfNormal(*(torch.tensor(x) for x in (c, a, b)))
+    moments = q.mean, q.expected_log
+    places = half_normal._places
+    monkeypatch.setattr(half_normal, "_places", lambda *x: (p := places(*x))._replace(last=p.mode + 0.1))
+    z = q.sample(torch.Size([20000]))
+    for draws, expected in zip((z, z.log()), moments, strict=True):
+        assert abs(float(draws.mean() - expected)) < 5 * float(draws.std()) / 20000**0.5
 
 
 def test_half_of_the_proposals_are_kept_or_more():
