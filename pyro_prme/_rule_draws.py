@@ -125,5 +125,7 @@ def _gradient_parts(run: Run, site: str, own: set[str]) -> tuple[Tensor, Tensor,
 
 def _gradient(value: Tensor, leaves: list[Tensor]) -> Tensor:
     """The gradient in all leaves, laid end to end; zero where there is none."""
-    found = torch.autograd.grad(value, leaves, allow_unused=True) if value.requires_grad else [None] * len(leaves)
+    found: Sequence[Tensor | None] = [None] * len(leaves)
+    if value.requires_grad:
+        found = torch.autograd.grad(value, leaves, allow_unused=True, retain_graph=True)
     return torch.cat([(torch.zeros_like(x) if g is None else g).flatten() for g, x in zip(found, leaves, strict=True)])

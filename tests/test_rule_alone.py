@@ -125,6 +125,27 @@ def test_a_rule_that_reads_moments_is_seen_unless_the_draws_are_too_noisy_to_tel
     assert checked(ByMean(), with_effort, level=0.3, particles=800).seen("stationary")
 
 
+class RowsGivenEffort(own.PoissonRows):
+    """Reads moments of pace, and the draw of effort."""
+
+    def term(self, name, run, bound):
+        effort, q, x = run.value("effort"), run.posterior("pace"), run.value(name)
+        each = x * (q.concentration.digamma() - q.rate.log() + effort.log()) - effort * q.mean - (x + 1).lgamma()
+        return run.scaled_sum(name, each)
+
+
+@pytest.mark.parametrize(("rule", "right"), [(ByMean, True), (ByDraw, True), (ByMeanOff, False), (ByDrawOff, False)])
+def test_so_it_is_where_the_child_reads_its_moments_and_a_draw_of_the_other(rule, right):
+    torch.manual_seed(0)
+    x, rows = torch.poisson(torch.full((N,), 0.3)), torch.arange(N)
+    guide = ClosedFormGuide(with_effort, {"pace": rule(), "x": RowsGivenEffort()})
+    if right:
+        assert check_rule(guide, x, rows, site="pace", particles=800).seen("stationary")
+    else:
+        with pytest.raises(RuleError, match="posterior of pace is not stationary"):
+            check_rule(guide, x, rows, site="pace", particles=800)
+
+
 @pytest.mark.parametrize("rule", [ByDrawOff, ByMeanOff])
 def test_it_is_told_when_it_is_wrong(rule):
     with pytest.raises(RuleError, match="posterior of pace is not stationary"):
@@ -164,15 +185,18 @@ def test_the_default_type_the_param_store_and_the_arguments_are_left_alone(dtype
     def model(x, rows):
         shape = pyro.param("shape", torch.tensor(2.0))
         pace = pyro.sample("pace", dist.Gamma(shape, torch.tensor(1.0)))
-        seen.append((x.dtype, shape.dtype, pace.dtype))
+        seen.append((x.dtype, shape.dtype, pace.dtype, torch.get_default_dtype()))
+        pyro.param(f"new in run {len(seen)}", torch.tensor(0.0))
         with pyro.plate("rows", N, subsample=rows):
             pyro.sample("x", dist.Poisson(pace), obs=x)
 
     guide = ClosedFormGuide(poutine.scale(model, scale=1.0), {"pace": GammaPace()})
     guide.plan(x, rows)
-    before = pyro.get_param_store()._params["shape"]
+    store = pyro.get_param_store()
+    before = store.get_state()["params"]
     seen.clear()
     check_rule(guide, x, rows, site="pace", particles=10)
-    assert set(seen) == {(torch.float64,) * 3}
+    assert set(seen) == {(torch.float64,) * 4}
     assert torch.get_default_dtype() == x.dtype == guide.rule("pace").rate.dtype == dtype
-    assert pyro.get_param_store()._params["shape"] is before
+    assert store.get_state()["params"].keys() == before.keys()
+    assert store.get_state()["params"]["shape"] is before["shape"]
