@@ -107,6 +107,12 @@ class NoScale(PoissonRows):
         return self.each(run.posterior("pace"), run.value(name)).sum()
 
 
+@pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"], autouse=True)
+def dtype(request, _clean_pyro):
+    torch.set_default_dtype(request.param)
+    return request.param
+
+
 def checked(site, **rules):
     torch.manual_seed(0)
     x, rows = torch.poisson(torch.full((N,), 3.0)), torch.arange(N)

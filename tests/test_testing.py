@@ -6,7 +6,7 @@ import torch
 
 from pyro_prme import PRMEGuide
 from pyro_prme.expectations import natural_parameters
-from pyro_prme.rules import DirichletTopics, GammaLoadings
+from pyro_prme.rules import DirichletTopics, GammaLoadings, PointTopics
 from pyro_prme.testing import RuleError, check_rule
 from tests import test_other_models as other
 from tests.conftest import DOCUMENTS, entries_of, small_model
@@ -34,10 +34,29 @@ def test_the_librarys_own_rules_are_right(site, entries):
     assert str(report).splitlines()[0].endswith(f"at site {site}")
 
 
-def test_a_profiled_term_says_that_it_shows_nothing_of_the_posterior(entries):
-    report = check_rule(prme_guide(Z=GammaLoadings()), entries, site="Z")
-    assert "does not read the posterior" in str(report)
+def test_a_profiled_term_is_read_in_its_plain_form(entries):
+    guide = prme_guide(Z=GammaLoadings())
+    report = check_rule(guide, entries, site="Z")
+    assert report.seen("stationary")
     assert report.seen("particles")
+    assert guide.rule("Z").objective == "profiled"
+
+
+def test_a_term_that_does_not_read_the_posterior_says_that_it_shows_nothing(entries):
+    class Profiled(GammaLoadings):
+        """A term of one's own with the posterior maximised out."""
+
+        def term(self, name, run, bound):
+            self.objective = "profiled"
+            return super().term(name, run, bound)
+
+    report = check_rule(prme_guide(Z=Profiled()), entries, site="Z", particles=50)
+    assert "not seen: the bound does not read the posterior" in str(report)
+
+
+def test_topics_as_points_are_not_called_wrong(entries):
+    report = check_rule(prme_guide(theta=PointTopics()), entries, site="theta", particles=10)
+    assert "a point mass has nothing to draw" in str(report)
 
 
 def test_checking_leaves_the_guide_and_the_random_state_alone(entries):
@@ -75,8 +94,22 @@ class MissingEntropy(GammaLoadings):
 
 
 class ShiftedTerm(GammaLoadings):
+    by = 10
+
     def term(self, name, run, bound):
-        return super().term(name, run, bound) + 10
+        return super().term(name, run, bound) + self.by
+
+
+class LowTerm(ShiftedTerm):
+    by = -10
+
+
+class RateALittleOff(GammaLoadings):
+    """So little that no move of the size of those that are tried raises the bound."""
+
+    def posterior(self, name, prior, run):
+        q = super().posterior(name, prior, run)
+        return dist.Gamma(q.concentration, 1.0001 * q.rate)
 
 
 class MissingScale(DirichletTopics):
@@ -97,18 +130,37 @@ class WrongPrior(DirichletTopics):
 @pytest.mark.parametrize(
     ("rules", "site", "reason"),
     [
-        ({"Z": WrongRate("plain")}, "Z", "posterior of Z is not stationary"),
+        ({"Z": WrongRate("plain")}, "Z", "posterior of Z is not stationary: a move of 0.001 of its parameters raises"),
         ({"theta": WrongPrior()}, "theta", "posterior of theta is not stationary"),
         ({"theta": MissingScale()}, "theta", "posterior of theta is not stationary"),
         ({"Z": MissingEntropy("plain")}, "Z", "posterior of Z is not stationary"),
         ({"Z": MissingEntropy()}, "Z", "posterior of Z is not stationary"),
         ({"Z": ShiftedTerm("plain")}, "Z", r"term of Z is .* from the mean over 300 draws"),
         ({"Z": ShiftedTerm()}, "Z", r"term of Z is .* from the mean over 300 draws"),
+        ({"Z": LowTerm("plain")}, "Z", r"term of Z is -\S+ from the mean over 300 draws"),
+        ({"Z": LowTerm("plain")}, "theta", r"whole bound is -\S+ from the mean over 300 draws"),
+        ({"Z": WrongRate()}, "Z", "posterior of Z is not stationary"),
+        ({"Z": RateALittleOff("plain")}, "Z", "not stationary: the bound's gradient there is"),
     ],
 )
 def test_a_wrong_rule_is_rejected(rules, site, reason):
     with pytest.raises(RuleError, match=reason):
         check_rule(prme_guide(**rules), half(), site=site)
+
+
+def test_where_the_bound_may_be_below_the_term_of_a_latent_site_may_not(entries):
+    with pytest.raises(RuleError, match=r"term of Z is -"):
+        check_rule(prme_guide(Z=LowTerm("plain")), entries, site="Z", below=True)
+
+
+def test_a_likelihood_that_may_be_below_is_not_blamed_for_it(entries):
+    class Pessimist(other.PoissonSum):
+        def term(self, name, run, bound):
+            return super().term(name, run, bound) - 3000
+
+    X, guide = other.poisson_data(), other.poisson_guide()
+    guide._asked["X"] = Pessimist()
+    assert check_rule(guide, X, ROWS, site="X", below=True, particles=50).seen("particles")
 
 
 def test_statistics_without_their_share_are_rejected_by_the_parts(entries):
