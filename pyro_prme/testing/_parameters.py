@@ -1,4 +1,4 @@
-"""A distribution's parameters on the unconstrained scale, to move a posterior a little; `testing` uses it."""
+"""A distribution's parameters on the unconstrained scale, to move a posterior a little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a rule's posterior is where the bound is largest; `testing` uses it."""
+"""Whether a rule's posterior is where the bound is largest."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme._parameters import base_of, free_parameters, with_parameters
-from pyro_prme._rule_copies import copied, stepped
-from pyro_prme._rule_draws import drawn_sites, reading, slope_by_draws
-from pyro_prme._rule_report import Check, RuleError
 from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.rules import Run
+from pyro_prme.testing._copies import copied, stepped
+from pyro_prme.testing._draws import drawn_sites, reading, slope_by_draws
+from pyro_prme.testing._parameters import base_of, free_parameters, with_parameters
+from pyro_prme.testing.report import Check, RuleError
 
 __all__ = ["check_stationary"]
 

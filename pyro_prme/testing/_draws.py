@@ -10,11 +10,11 @@ from pyro import poutine
 from pyro.distributions.util import scale_and_mask
 from torch import Tensor
 
-from pyro_prme._parameters import free_parameters, with_parameters
-from pyro_prme._rule_report import Check, RuleError
 from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.rules import Run
+from pyro_prme.testing._parameters import free_parameters, with_parameters
+from pyro_prme.testing.report import Check, RuleError
 
 __all__ = ["drawn_sites", "reading", "sampled_term", "slope_by_draws"]
 

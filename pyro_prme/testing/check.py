@@ -1,8 +1,4 @@
-"""Tells whether a rule of one's own is right. Open it when you have written a `Rule` and before you trust its numbers.
-
-A rule is right when its posterior maximises the bound given the others, its term is what draws say it is, and its
-terms and statistics on batches average to those of the whole. `check_rule` looks at all three.
-"""
+"""`check_rule`: the three checks of a rule, and two of them, draws and subsampling; the third is in `_stationary`."""
 
 from __future__ import annotations
 
@@ -15,12 +11,6 @@ from pyro.distributions import Delta
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme._double import in_double
-from pyro_prme._parameters import base_of
-from pyro_prme._rule_copies import copied, stepped
-from pyro_prme._rule_draws import sampled_term
-from pyro_prme._rule_report import Check, RuleError, RuleReport
-from pyro_prme._rule_stationary import check_stationary
 from pyro_prme.batch import Batch
 from pyro_prme.distributions import WordMajorPoint
 from pyro_prme.elbo import ClosedForm_ELBO
@@ -28,8 +18,14 @@ from pyro_prme.expectations import natural_parameters
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import Rule, Run
+from pyro_prme.testing._copies import copied, stepped
+from pyro_prme.testing._double import in_double
+from pyro_prme.testing._draws import sampled_term
+from pyro_prme.testing._parameters import base_of
+from pyro_prme.testing._stationary import check_stationary
+from pyro_prme.testing.report import Check, RuleError, RuleReport
 
-__all__ = ["Check", "RuleError", "RuleReport", "check_rule"]
+__all__ = ["check_rule"]
 
 
 def check_rule(
