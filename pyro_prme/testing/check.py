@@ -144,9 +144,10 @@ def _against_draws(guide: ClosedFormGuide, args: tuple, site: str, below: bool, 
     for i, (what, may_be_below) in enumerate(((f"term of {site}", below and observed), ("whole bound", below))):
         slack = 4 * float(error[i]) + 1e-9 * max(1.0, sizes[i])  # the second part for float error
         if float(mean[i]) > slack or (float(mean[i]) < -slack and not may_be_below):
+            hint = "; a model whose rules bound the likelihood needs `below=True`" if float(mean[i]) < 0 else ""
             raise RuleError(
                 f"The {what} is {float(mean[i]):+.4g} from the mean over {particles} draws, and four standard errors "
-                f"are {4 * float(error[i]):.2g}."
+                f"are {4 * float(error[i]):.2g}{hint}."
             )
     return Check("particles", True, f"term {float(mean[0]):+.2g} from draws, standard error {float(error[0]):.2g}.")
 
