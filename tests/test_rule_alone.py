@@ -200,3 +200,44 @@ def test_the_default_type_the_param_store_and_the_arguments_are_left_alone(dtype
     assert torch.get_default_dtype() == x.dtype == guide.rule("pace").rate.dtype == dtype
     assert store.get_state()["params"].keys() == before.keys()
     assert store.get_state()["params"]["shape"] is before["shape"]
+
+
+# a neighbour that reads moments of the site, and draws of it too
+
+
+class Rounded(own.PoissonRows):
+    """A draw is added and taken away again: what is left of it is rounding."""
+
+    def term(self, name, run, bound):
+        drawn = 1e3 * run.scaled_sum(name, run.prior(name).log_prob(run.value(name)))
+        return (super().term(name, run, bound) + drawn) - drawn
+
+
+class Mixed(own.PoissonRows):
+    """Half by moments, half by the draw."""
+
+    moments = ()
+
+    def term(self, name, run, bound):
+        drawn = run.scaled_sum(name, run.prior(name).log_prob(run.value(name)))
+        return (super().term(name, run, bound) + drawn) / 2
+
+
+def beside(neighbour, rule, seed):
+    torch.manual_seed(0)
+    x, rows = torch.poisson(torch.full((N,), 3.0)), torch.arange(N)
+    return check_rule(ClosedFormGuide(own.model, {"pace": rule, "x": neighbour}), x, rows, site="pace", seed=seed)
+
+
+def test_rounding_is_not_taken_for_reading_a_draw():
+    assert "stationary   holds: gradient" in str(beside(Rounded(), GammaPace(), 0))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_right_rule_beside_one_that_reads_moments_and_draws_is_not_called_wrong(seed):
+    assert "standard error" in str(beside(Mixed(), GammaPace(), seed))
+
+
+def test_a_wrong_rule_beside_one_that_reads_moments_and_draws_is_told():
+    with pytest.raises(RuleError, match="not stationary"):
+        beside(Mixed(), Moved(rate=2.0), 0)

@@ -37,12 +37,13 @@ def drawn_sites(guide: ClosedFormGuide, run: Run, site: str) -> list[str]:
 
 
 def reading(guide: ClosedFormGuide, run: Run, names: Sequence[str]) -> set[str]:
-    """Sites whose term changes with the drawn values of these sites."""
+    """Sites whose term changes with the drawn values of these sites, by more than it is rounded."""
     if not names:
         return set()
     with torch.random.fork_rng(devices=[]):
         draws = [ClosedForm_ELBO().terms_of(_redrawn(guide, run, names)) for _ in range(3)]
-    return {name for name in draws[0] if len({float(terms[name]) for terms in draws}) > 1}
+    values = {name: [float(terms[name]) for terms in draws] for name in draws[0]}
+    return {name for name, found in values.items() if max(found) - min(found) > 1e-10 * max(1.0, *map(abs, found))}
 
 
 def _redrawn(guide: ClosedFormGuide, run: Run, names: Sequence[str]) -> Run:
@@ -94,10 +95,12 @@ def slope_by_draws(
     scores, terms, rest = again
     direction /= (scores @ direction).std().clamp(min=torch.finfo(direction.dtype).tiny)
     along, rest = scores @ direction, rest @ direction
-    slope = float((along * terms + rest).mean())
-    unexplained = terms - along * (along @ terms) / (along @ along).clamp(min=0.5)
-    error = float((along * unexplained + rest).std()) / len(along) ** 0.5
-    if abs(slope) > 4 * error + 1e-9 * max(1.0, float(halves[1][1].abs().max())):  # the second part for float error
+    slope = float((along @ terms) / (len(along) - 1) + rest.mean())
+    rounding = 1e-9 * max(1.0, float(halves[1][1].abs().max()))
+    if float(rest.abs().max()) < rounding:  # if there is no slope, terms have nothing to do with the score
+        terms = terms - along * (along @ terms) / (along @ along).clamp(min=0.5)
+    error = float((along * terms + rest).std()) / len(along) ** 0.5
+    if abs(slope) > 4 * error + rounding:
         raise RuleError(
             f"The posterior of {site} is not stationary: by {particles} draws the bound's slope is {slope:.3g} for a "
             f"move by one standard deviation, and four standard errors are {4 * error:.2g}."
