@@ -1,42 +1,27 @@
 """A horseshoe on ell: its point is refused, its scales start at their median, and both are recovered."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
-import pyro
 import pytest
 import torch
-from pyro import distributions as dist
-from torch import nn
 
-from pyro_prme import Batch, PRMEGuide, ShapePRME, Trainer
+from pyro_prme import Batch, PRMEGuide, Trainer
 from pyro_prme.rules import Point
 from pyro_prme.swaps import HorseshoePRME, simulate_corpus
 
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+from swap_trials import GivenPRME, equal_sticks, known, pairs
+
 K, N, DIM, LENGTH = 10, 150, 3, 60
-TOPICS = torch.kron(torch.eye(K), torch.full((1, 2), 0.5)).double()  # two words each
-EQUAL = 1 / torch.arange(K, 1, -1, dtype=torch.float64)  # V whose weights are equal
-
-
-class Product(nn.Module):
-    """f = h' ell, with nothing to learn."""
-
-    def forward(self, h, ell):
-        mean = h @ ell.mT
-        return mean, torch.zeros_like(mean)
-
-
-class Regression(HorseshoePRME, ShapePRME):
-    """Topics that are known and answer to metadata, h_n = x_n."""
-
-    def sample_theta(self):
-        return pyro.sample("theta", dist.Dirichlet(1e4 * TOPICS + 0.01))
-
-    def sample_h(self, batch):
-        return self.x[batch.documents].unsqueeze(-2)
 
 
 def model(x):
-    made = Regression(K, 2 * K, len(x), h_dim=DIM, ell_dim=DIM, beta=20.0, ell_scale=0.1, decoder=Product())
-    made.x = x
+    """Topics that are known and answer to metadata, h_n = x_n."""
+    made = known(HorseshoePRME, GivenPRME, num_topics=K, dim=DIM, beta=20.0, ell_scale=0.1)(len(x))
+    made.metadata = x
     return made
 
 
@@ -66,7 +51,7 @@ def test_topics_that_answer_to_metadata_are_found_and_the_others_shrunk(seed):
     torch.manual_seed(seed)
     x, ell = torch.randn(N, DIM), torch.zeros(K, DIM)
     ell[0, 0], ell[1, 1] = 1.5, -1.5
-    counts, _ = simulate_corpus(model(x), [LENGTH] * N, seed, theta=TOPICS, V=EQUAL, ell=ell)
+    counts, _ = simulate_corpus(model(x), [LENGTH] * N, seed, theta=pairs(K), V=equal_sticks(K), ell=ell)
     fitted = model(x)
     guide = PRMEGuide(fitted)
     Trainer(fitted, guide, counts, batch_size=N, learning_rate=0.05, start=None, seed=seed).fit(200)
