@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,12 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
-from pyro_prme.guide import PRMEGuide
-from pyro_prme.model import PRME
 from pyro_prme.networks import Stack
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import REGISTRY, Point, Rule
 from pyro_prme.swaps.guides import GuidedModel
 
-__all__ = ["FactorModel", "RowEncoder", "RowModel", "Rows", "dense", "offer", "product_refusal", "row_guide"]
+__all__ = ["FactorModel", "RowEncoder", "RowModel", "Rows", "dense", "offer", "product_refusal"]
 
 
 def offer(name: str) -> Callable[[type[Rule]], type[Rule]]:
@@ -227,7 +225,13 @@ class FactorModel(GuidedModel):
         return table, chosen
 
     def make_network(self, size: int) -> nn.Module:
-        """A network that reads whole rows."""
+        """A network that reads whole rows, so that likelihoods are compared with the same ones.
+
+        The topic model's own g (`PRMEGuide(model)`) reads shares of words and hides some of them; it serves Poisson
+        rows as well. Which is better depends on the data: with it new rows were less likely by one to two nats where
+        size tells much (12 columns, 4 factors, beta = 20), and more likely by a half to one (bars of 16 pixels, 8
+        factors, beta = 4).
+        """
         return RowEncoder(self.vocab_size, size)
 
 
@@ -248,17 +252,3 @@ class RowModel(FactorModel):
             raise ValueError(
                 f"The batch is not of rows of {self.vocab_size} columns: make it with `model.batch_of(X)`."
             )
-
-
-def row_guide(model: PRME, rules: Mapping[str, Rule | None] | None = None) -> PRMEGuide:
-    """A guide whose networks read whole rows, so that likelihoods are compared with the same ones.
-
-    The topic model's own g (`PRMEGuide(model)`) reads shares of words and hides some of them; it serves Poisson rows as
-    well. Which is better depends on the data: with it new rows were less likely by one to two nats where size tells
-    much (12 columns, 4 factors, beta = 20), and more likely by a half to one (bars of 16 pixels, 8 factors, beta = 4).
-    """
-
-    def head(size: int) -> nn.Module:
-        return RowEncoder(model.vocab_size, size)
-
-    return PRMEGuide(model, head(model.h_dim), rules, head=head)
