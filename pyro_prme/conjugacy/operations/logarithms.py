@@ -1,0 +1,182 @@
+"""Logarithms and exponentials: of monomials exactly, of positive sums as a `LogSum` that is bounded later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from pyro_prme.conjugacy.operations.arithmetic import ONLY_LOGARITHM, add, multiply, need_terms
+from pyro_prme.conjugacy.random_tensor import Random, fresh, inner_indices, lift
+from pyro_prme.conjugacy.refusal import Refused
+from pyro_prme.conjugacy.terms import (
+    COMPLEMENT_LOG,
+    LOG,
+    POWER,
+    Constant,
+    Factor,
+    LogSum,
+    Term,
+    as_float,
+    log_of_monomial,
+    merged_factors,
+    product,
+    term_indices,
+)
+
+__all__ = ["TABLE", "exp", "log", "log_sum_exp_bound"]
+
+
+def log(a: Any) -> Random:
+    """The logarithm: of a monomial, of 1 - x for a Beta variable, or of a sum of positive monomials."""
+    a = lift(a)
+    if a.logarithm is not None:
+        return a.logarithm
+    terms = need_terms(a)
+    if not terms:
+        raise Refused(a.variables, "the logarithm of zero")
+    if len(terms) == 1 and not inner_indices(a, terms[0]):
+        if not _is_positive(terms[0]):
+            raise Refused(a.variables, "the logarithm of something that may be negative")
+        return Random.make(a.shape, a.dims, log_of_monomial(terms[0]), a.selections, dtype=_floating(a))
+    complement = _complement(a, terms)
+    if complement is not None:
+        return Random.make(a.shape, a.dims, (Term(1.0, (), (complement,)),), a.selections, dtype=a.dtype)
+    if not all(map(_is_positive, terms)):
+        raise Refused(a.variables, "the logarithm of a sum with it")
+    carried = set().union(*map(term_indices, terms))
+    logs = tuple((log_of_monomial(t), tuple(inner_indices(a, t))) for t in terms)
+    bound = LogSum(logs, terms, tuple(i for i in _outside(a) if i in carried))
+    return Random.make(a.shape, a.dims, (Term(1.0, (), (), (bound,)),), a.selections, dtype=a.dtype)
+
+
+def _floating(a: Random) -> torch.dtype:
+    return a.dtype if a.dtype.is_floating_point else torch.get_default_dtype()
+
+
+def _outside(a: Random) -> tuple[Any, ...]:
+    """Indices of the dimensions and of the pending selections."""
+    return tuple(dict.fromkeys([*(i for i in a.dims if i is not None), *(s.value for s in a.selections)]))
+
+
+def _is_positive(term: Term) -> bool:
+    """Whether a term is positive whatever its variables are."""
+    if term.bounds or term.coefficient < 0:
+        return False
+    positive = all(f.kind == POWER and f.variable.family.positive for f in term.factors)
+    return positive and all(bool((c.tensor >= 0).all()) for c in term.constants)
+
+
+def _complement(a: Random, terms: tuple[Term, ...]) -> Factor | None:
+    """ln(1 - x) of a variable between 0 and 1, as a statistic of it."""
+    if len(terms) != 2 or any(inner_indices(a, t) or t.bounds for t in terms):
+        return None
+    one, x = sorted(terms, key=lambda t: len(t.factors))
+    if one.factors or len(x.factors) != 1 or not x.factors[0].variable.family.complement:
+        return None
+    if x.factors[0].kind != POWER or x.factors[0].power != 1 or not (_is_number(one, 1) and _is_number(x, -1)):
+        return None
+    return x.factors[0]._replace(kind=COMPLEMENT_LOG)
+
+
+def _is_number(term: Term, number: float) -> bool:
+    """Whether the constants of a term are this number throughout."""
+    if any(c.tensor.requires_grad for c in term.constants):
+        return False
+    value = math.prod((as_float(c.tensor) for c in term.constants), start=torch.tensor(term.coefficient))
+    return bool((value == number).all()) if len(term.constants) <= 1 else False
+
+
+def exp(a: Any) -> Random:
+    """The exponential of a sum of logarithms; of other sums only the logarithm is known."""
+    a = lift(a)
+    terms = need_terms(a)
+    if not any(inner_indices(a, t) for t in terms) and all(_is_logarithm(t) for t in terms):
+        monomial = _monomial(terms)
+        if monomial is not None:
+            return Random.make(a.shape, a.dims, (monomial,), a.selections, logarithm=a, dtype=_floating(a))
+    under = {f.variable for t in terms for f in t.factors if f.kind == POWER}
+    if under:
+        raise Refused(under, "it is under an exp")
+    blame = dict.fromkeys(a.variables, ONLY_LOGARITHM)
+    return Random.make(a.shape, a.dims, None, a.selections, logarithm=a, blame=blame, dtype=_floating(a))
+
+
+def _is_logarithm(term: Term) -> bool:
+    return not term.bounds and len(term.factors) <= 1 and all(f.kind == LOG for f in term.factors)
+
+
+def _monomial(terms: tuple[Term, ...]) -> Term | None:
+    """exp of a sum of constants and of numbers times logarithms."""
+    out = Term()
+    for t in terms:
+        if t.factors:
+            if t.constants:
+                return None
+            out = product(out, Term(1.0, (), (t.factors[0]._replace(kind=POWER, power=t.coefficient),)))
+        elif not t.constants:
+            out = product(out, Term(math.exp(t.coefficient)))
+        else:
+            value = math.prod((as_float(c.tensor) for c in t.constants[1:]), start=as_float(t.constants[0].tensor))
+            if any(c.indices != t.constants[0].indices for c in t.constants):
+                return None
+            out = product(out, Term(1.0, (Constant((value * t.coefficient).exp(), t.constants[0].indices),)))
+    return out._replace(factors=merged_factors(out.factors))
+
+
+def log_sum_exp(a: Any, dim: Any, keepdim: bool = False) -> Random:
+    """ln sum exp along a dimension: the logarithm of a sum where its parts have expectations, else a bound."""
+    from pyro_prme.conjugacy.operations.reductions import total
+
+    try:
+        return log(total(exp(a), dim, keepdim))
+    except Refused:
+        return log_sum_exp_bound(a, dim, keepdim)
+
+
+def log_sum_exp_bound(a: Any, dim: Any, keepdim: bool = False) -> Random:
+    """ln sum exp of terms that have expectations, bounded from below by that of the expectations."""
+    from pyro_prme.conjugacy.operations.shapes import unsqueeze
+
+    a = fresh(lift(a))
+    terms = need_terms(a)
+    if not isinstance(dim, int):
+        if len(dim) != 1:
+            raise Refused(a.variables, "a logsumexp over several dimensions")
+        dim = dim[0]
+    dim = dim % a.dim()
+    summed = a.dims[dim]
+    dims = tuple(i for d, i in enumerate(a.dims) if d != dim)
+    shape = [n for d, n in enumerate(a.shape) if d != dim]
+    carried = set().union(*map(term_indices, terms)) if terms else set()
+    outside = [i for i in _outside(a) if i in carried and i is not summed]
+    bound = LogSum(((terms, () if summed is None else (summed,)),), (), tuple(outside))
+    out = Random.make(shape, dims, (Term(1.0, (), (), (bound,)),), a.selections, dtype=_floating(a))
+    return unsqueeze(out, dim) if keepdim else out
+
+
+def softmax(a: Any, dim: int, dtype: Any = None) -> Random:
+    """exp(a - logsumexp a), of which the logarithm is known."""
+    return exp(log_softmax(a, dim))
+
+
+def log_softmax(a: Any, dim: int, dtype: Any = None) -> Random:
+    """a - logsumexp a."""
+    return add(a, multiply(log_sum_exp(a, dim, True), -1))
+
+
+TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "log": log,
+        "log1p": lambda a: log(add(a, 1.0)),
+        "exp": exp,
+        "logsumexp": log_sum_exp,
+        "special_logsumexp": log_sum_exp,
+        "softmax": softmax,
+        "log_softmax": log_softmax,
+        "rpow": lambda a, b: exp(multiply(a, torch.as_tensor(b).log())),
+    }
+)

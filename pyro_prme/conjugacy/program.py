@@ -1,0 +1,414 @@
+r"""The expected log joint of a model, :math:`F(\mu) = E_q \ln p`, as contractions of constants with mean parameters.
+
+Its gradient in the mean parameters of one factor is the natural parameter of that factor's optimum, prior and all
+messages, plates, scales and masks included: :math:`\eta_i \leftarrow \partial F / \partial \mu_i`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyro_prme.conjugacy.contraction import Memory, contract
+from pyro_prme.conjugacy.densities import log_density
+from pyro_prme.conjugacy.families import Family, Request, Statistics
+from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, put, take
+from pyro_prme.conjugacy.operations.arithmetic import multiply
+from pyro_prme.conjugacy.operations.reductions import total
+from pyro_prme.conjugacy.operations.shapes import expand
+from pyro_prme.conjugacy.random_tensor import Random
+from pyro_prme.conjugacy.refusal import Refused
+from pyro_prme.conjugacy.terms import Constant, LogSum, Term, product, term_variables
+from pyro_prme.conjugacy.tracing import Site
+from pyro_prme.conjugacy.variables import Variable
+
+__all__ = ["Program", "compile_program"]
+
+_DENSE = (
+    1_000_000  # numbers; constants are contracted with each other up to this size even where that makes them larger
+)
+
+#: Statistics whose expectation is never negative.
+_NEVER_NEGATIVE = ("chosen", "x", "inverse")
+
+
+class Operand(NamedTuple):
+    """A statistic in a term: whose, which, and where."""
+
+    name: str
+    statistic: str
+    entries: tuple[Any, ...]
+    key: tuple[Any, ...]
+
+
+class CompiledTerm:
+    """One term as a contraction; constants that no statistic touches are contracted once.
+
+    Args:
+        term: the term.
+        families: by name of the variable.
+        kept: indices of the result that the constants must keep, for a term inside of a bound.
+        dtype: in which the constants are taken.
+    """
+
+    def __init__(self, term: Term, families: Mapping[str, Family], kept: Iterable[Index], dtype: torch.dtype) -> None:
+        self.term, self.coefficient = term, term.coefficient
+        self.operands = [_operand(families[variable.name], request) for variable, request in requests_of(term)]
+        live = {i for o in self.operands for i in indices_of(o.entries)} | {i for b in term.bounds for i in b.indices}
+        constants = [Constant(c.tensor.to(dtype), c.indices) for c in term.constants]
+        self.constants = _contracted(constants, live | set(kept))
+        self.bounds = [CompiledBound(b, families, dtype) for b in term.bounds]
+        self.names = {v.name for v in term_variables(term)}
+        self._keys: list[Any] = [("constant", id(c.tensor)) for c in self.constants] + [o.key for o in self.operands]
+        if self.bounds:
+            self._check_sign(term, families)
+
+    def _check_sign(self, term: Term, families: Mapping[str, Family]) -> None:
+        """A bound needs a coefficient whose sign is known: constants, indicators and positive statistics."""
+        variables = term_variables(term)
+        signed = [o for o in self.operands if o.statistic not in _NEVER_NEGATIVE or not _never_negative(o, families)]
+        if len(self.bounds) > 1 or signed:
+            raise Refused(variables, "the logarithm of a sum times something of unknown sign")
+        negative = any(bool((c.tensor * self.coefficient < 0).any()) for c in self.constants)
+        if (negative or (not self.constants and self.coefficient < 0)) and self.bounds[0].upper is None:
+            raise Refused(variables, "the logarithm of a sum with a negative weight")
+
+    def taken(self, statistics: Mapping[str, Statistics]) -> list[tuple[Tensor, Indices]]:
+        """Constants and statistics with the names of their dimensions."""
+        found: list[tuple[Tensor, Indices]] = [(c.tensor, c.indices) for c in self.constants]
+        return found + [take(statistics[o.name][o.statistic], o.entries) for o in self.operands]
+
+    def value(self, statistics: Mapping[str, Statistics], out: Sequence[Index], memory: Memory | None) -> Tensor:
+        """The term, summed over all indices but those of the result that it carries."""
+        operands = self.taken(statistics)
+        if not self.bounds:
+            return self.coefficient * contract(operands, out, memory=memory, keys=self._keys)
+        bound = self.bounds[0]
+        carried = tuple(dict.fromkeys(i for _, own in operands for i in own))
+        weight = self.coefficient * (contract(operands, carried) if operands else torch.ones(()))
+        return sum(
+            (contract([(part, carried), (side, bound.indices)], out) for part, side in bound.sides(weight, statistics)),
+            start=torch.zeros(()),
+        )
+
+    def message(self, name: str, statistics: Mapping[str, Statistics], memory: Memory | None) -> list[Message]:
+        """The derivative in each statistic of a variable: the contraction of all the other operands."""
+        if self.bounds:
+            return self._message_through_bound(name, statistics)
+        operands, out = self.taken(statistics), []
+        for n, operand in enumerate(self.operands):
+            if operand.name != name:
+                continue
+            place = len(self.constants) + n
+            rest = operands[:place] + operands[place + 1 :]
+            keys = self._keys[:place] + self._keys[place + 1 :]
+            own = operands[place][1]
+            carried = {i for _, indices in rest for i in indices}
+            kept = tuple(i for i in own if i in carried)
+            slope = contract(rest, kept, memory=memory, keys=keys)
+            # an index of the operand that nothing else carries is summed: the slope is the same along it
+            out.append(Message(operand.statistic, slope * self.coefficient, kept, own, operand.entries))
+        return out
+
+    def _message_through_bound(self, name: str, statistics: Mapping[str, Statistics]) -> list[Message]:
+        own = {key: value.detach().requires_grad_() for key, value in statistics[name].items()}
+        with torch.enable_grad():
+            value = self.value({**statistics, name: own}, (), None)
+            slopes = torch.autograd.grad(value, list(own.values()), allow_unused=True)
+        return [
+            Message(key, slope, None, None, None) for key, slope in zip(own, slopes, strict=True) if slope is not None
+        ]
+
+
+class Message(NamedTuple):
+    """A derivative in a statistic.
+
+    Args:
+        statistic: which.
+        slope: laid along `kept`; along the statistic's own dimensions where that is None.
+        kept: names of the slope's dimensions.
+        own: names that the statistic had in the term; the slope is constant along those that are not kept.
+        entries: where in the statistic.
+    """
+
+    statistic: str
+    slope: Tensor
+    kept: Indices | None
+    own: Indices | None
+    entries: tuple[Any, ...] | None
+
+
+class CompiledBound:
+    r"""Both sides of E ln of a sum of positive monomials m.
+
+    .. math:: \ln \sum_m \exp E \ln m \;\le\; E \ln \sum_m m \;\le\; \ln \sum_m E m
+
+    The left one is used where the coefficient is positive, the right one where it is negative; both are tight at
+    points.
+    """
+
+    def __init__(self, bound: LogSum, families: Mapping[str, Family], dtype: torch.dtype) -> None:
+        self.indices = bound.indices
+        self.logs = [
+            ([CompiledTerm(t, families, (*own, *bound.indices), dtype) for t in terms], own)
+            for terms, own in bound.logs
+        ]
+        self.upper: list[CompiledTerm] | None = None
+        if bound.terms:
+            try:
+                self.upper = [CompiledTerm(t, families, bound.indices, dtype) for t in bound.terms]
+            except Refused:
+                self.upper = None
+
+    def sides(self, weight: Tensor, statistics: Mapping[str, Statistics]) -> list[tuple[Tensor, Tensor]]:
+        """Parts of the coefficient, each with the side of the bound that it asks for."""
+        if bool((weight >= 0).all()):
+            return [(weight, self._from_below(statistics))]
+        if bool((weight <= 0).all()):
+            return [(weight, self._from_above(statistics))]
+        below, above = self._from_below(statistics), self._from_above(statistics)
+        return [(weight.clamp(min=0), below), (weight.clamp(max=0), above)]
+
+    def _from_below(self, statistics: Mapping[str, Statistics]) -> Tensor:
+        parts = []
+        for terms, own in self.logs:
+            logs = _dense(terms, (*own, *self.indices), statistics)
+            parts.append(logs.logsumexp(tuple(range(len(own)))) if own else logs)
+        return parts[0] if len(parts) == 1 else torch.stack(torch.broadcast_tensors(*parts)).logsumexp(0)
+
+    def _from_above(self, statistics: Mapping[str, Statistics]) -> Tensor:
+        if self.upper is None:
+            raise ValueError("A bound from above was asked of a sum whose parts have no expectations.")
+        return _dense(self.upper, self.indices, statistics).log()
+
+
+def _dense(terms: Sequence[CompiledTerm], indices: Indices, statistics: Mapping[str, Statistics]) -> Tensor:
+    """The sum of terms, laid along indices."""
+    out = torch.zeros(())
+    for term in terms:
+        carried = {i for _, own in term.taken(statistics) for i in own} | {i for b in term.bounds for i in b.indices}
+        kept = tuple(i for i in indices if i in carried)
+        out = out + laid_along(term.value(statistics, kept, None), kept, indices)
+    return out.expand([i.size for i in indices])
+
+
+def requests_of(term: Term) -> list[tuple[Variable, Request]]:
+    """The statistics that a term asks for."""
+    by_variable: dict[Variable, list[Any]] = {}
+    for f in term.factors:
+        by_variable.setdefault(f.variable, []).append(f)
+    return [(v, r) for v, factors in by_variable.items() for r in v.family.requests(v, factors)]
+
+
+def all_requests(term: Term) -> list[tuple[Variable, Request]]:
+    """Those of a term and of all terms inside of its bounds."""
+    found = requests_of(term)
+    for bound in term.bounds:
+        for terms, _ in bound.logs:
+            found += [request for t in terms for request in all_requests(t)]
+    return found
+
+
+def _operand(family: Family, request: Request) -> Operand:
+    entries = family.operand_entries(request)
+    name = family.variable.name
+    return Operand(name, request.statistic, entries, (name, request.statistic, *(id(e) for e in entries)))
+
+
+def _never_negative(operand: Operand, families: Mapping[str, Family]) -> bool:
+    family = families[operand.name]
+    return family.discrete or family.positive
+
+
+def _contracted(constants: Sequence[Constant], live: set[Index]) -> list[Constant]:
+    """Constants with the indices that only they carry summed out, unless that makes them larger."""
+    dead = {i for c in constants for i in c.indices} - live
+    groups: list[list[Constant]] = []
+    for c in constants:
+        joined = [g for g in groups if any(set(c.indices) & set(d.indices) & dead for d in g)]
+        groups = [g for g in groups if g not in joined]
+        groups.append([*(d for g in joined for d in g), c])
+    out: list[Constant] = []
+    for group in groups:
+        indices = tuple(dict.fromkeys(i for c in group for i in c.indices))
+        kept = tuple(i for i in indices if i not in dead)
+        size = math.prod(i.size for i in kept)
+        if len(kept) < len(indices) and size <= max(_DENSE, sum(c.tensor.numel() for c in group)):
+            out.append(Constant(contract([(c.tensor, c.indices) for c in group], kept), kept))
+        else:
+            out += group
+    return out
+
+
+class Program:
+    """The expected log joint of one run, site by site.
+
+    Args:
+        families: by name of the variable.
+        parts: by site, a plain number and the terms.
+        weights: by variable, scale times mask of its site.
+    """
+
+    def __init__(
+        self,
+        families: Mapping[str, Family],
+        parts: Mapping[str, tuple[Tensor, list[CompiledTerm]]],
+        weights: Mapping[str, Tensor],
+    ) -> None:
+        self.families, self.parts, self.weights = families, parts, weights
+        self._memory = Memory()
+        self._terms_of: dict[str, list[CompiledTerm]] = {name: [] for name in families}
+        for _, terms in parts.values():
+            for term in terms:
+                for name in term.names:
+                    self._terms_of[name].append(term)
+
+    def at(self, site: str, statistics: Mapping[str, Statistics]) -> Tensor:
+        """One site's part of the expected log joint."""
+        plain, terms = self.parts[site]
+        return plain + sum((t.value(statistics, (), self._memory) for t in terms), start=torch.zeros(()))
+
+    def total(self, statistics: Mapping[str, Statistics]) -> Tensor:
+        """The expected log joint."""
+        return sum((self.at(site, statistics) for site in self.parts), start=torch.zeros(()))
+
+    def children(self, name: str) -> list[str]:
+        """Sites other than its own in whose density a variable occurs."""
+        return [s for s, (_, terms) in self.parts.items() if s != name and any(name in t.names for t in terms)]
+
+    def target(self, name: str, statistics: Mapping[str, Statistics], now: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Natural parameters of the optimal factor given the statistics of the others.
+
+        Args:
+            name: of the variable.
+            statistics: of all variables.
+            now: the natural parameters as they are, kept where the site is masked out.
+        """
+        memory = None if torch.is_grad_enabled() else self._memory
+        sums: dict[str, _Sum] = {key: _Sum(value.shape) for key, value in statistics[name].items()}
+        for term in self._terms_of[name]:
+            for message in term.message(name, statistics, memory):
+                sums[message.statistic].add(message)
+        weight = self.weights[name]
+        return {key: self._divided(name, part.result(now[key]), weight, now[key]) for key, part in sums.items()}
+
+    def _divided(self, name: str, slope: Tensor, weight: Tensor, now: Tensor) -> Tensor:
+        """The slope over the site's own weight."""
+        if not weight.dim():
+            return slope if float(weight) == 1 else now if float(weight) == 0 else slope / weight
+        batch = self.families[name].batch_shape
+        along = weight.expand(batch).reshape(*batch, *[1] * (slope.dim() - len(batch)))
+        hidden = along == 0
+        return torch.where(hidden, now, slope / torch.where(hidden, torch.ones_like(along), along))
+
+    def entropy(self, name: str, natural: Mapping[str, Tensor]) -> Tensor:
+        """The weighted entropy of a factor."""
+        family, weight = self.families[name], self.weights[name]
+        entropy = family.entropy(natural)
+        if not weight.dim():
+            return weight * entropy.sum() if float(weight) != 0 else torch.zeros(())
+        batch = family.batch_shape
+        along = weight.expand(batch).reshape(*batch, *[1] * (len(family.shape) - len(batch)))
+        for d in family.joint:
+            along = along.select(d, 0).unsqueeze(d)
+        along = along.expand(entropy.shape)
+        return torch.where(along == 0, torch.zeros_like(entropy), entropy * along).sum()
+
+
+class _Sum:
+    """Messages to one statistic, added up; those of one layout first, so that large tensors are passed over once."""
+
+    def __init__(self, shape: torch.Size) -> None:
+        self.shape = shape
+        self._laid: dict[Any, tuple[Tensor, Message]] = {}
+
+    def add(self, message: Message) -> None:
+        """Adds a message to those of the same layout."""
+        key = None if message.kept is None else (frozenset(message.kept), tuple(map(id, message.entries or ())))
+        known = self._laid.get(key)
+        if known is None:
+            self._laid[key] = (message.slope, message)
+            return
+        before, first = known
+        if first.kept is not None and message.kept != first.kept:
+            order = [message.kept.index(i) for i in first.kept]  # type: ignore[union-attr]
+            message = message._replace(slope=message.slope.permute(order))
+        self._laid[key] = (before + message.slope, first)
+
+    def result(self, like: Tensor) -> Tensor:
+        """The sum, of the statistic's shape."""
+        parts = [self._placed(slope, message) for slope, message in self._laid.values()]
+        parts.sort(key=lambda part: part.numel())
+        out = sum(parts[1:], start=parts[0]) if parts else torch.zeros((), dtype=like.dtype)
+        return out.expand(self.shape) if out.shape != self.shape else out
+
+    def _placed(self, slope: Tensor, message: Message) -> Tensor:
+        if message.kept is None or message.own is None or message.entries is None:
+            return slope
+        own, kept = message.own, message.kept
+        plain = all(isinstance(e, Index) for e in message.entries) and len(set(own)) == len(message.entries)
+        if plain:  # broadcast later: dimensions of size one where the slope is constant
+            return laid_along(slope, kept, own)
+        whole = laid_along(slope, kept, own).expand([i.size for i in own])
+        return put(whole, own, message.entries, self.shape)
+
+
+def compile_program(sites: Sequence[Site], coupled: Mapping[str, Collection[int]] | None = None) -> Program:
+    """The program of a symbolic run.
+
+    Args:
+        sites: of the run.
+        coupled: dimensions that are joint already, by variable.
+
+    Raises:
+        Refused: with the variables whose statistics do not suffice.
+    """
+    terms = {site.name: _site_terms(site) for site in sites}
+    joint = {site.name: set((coupled or {}).get(site.name, ())) for site in sites if site.variable is not None}
+    for _, parts in terms.values():
+        for variable, request in (r for t in parts for r in all_requests(t)):
+            joint[variable.name] |= request.couples
+    variables = {site.name: site.variable for site in sites if site.variable is not None}
+    families = {name: v.family(v, frozenset(joint[name])) for name, v in variables.items()}
+    weights = {site.name: site.weight for site in sites if site.variable is not None}
+    for name, family in families.items():
+        _check_weight(family, weights[name])
+    dtype = torch.get_default_dtype()
+    for v in variables.values():
+        dtype = torch.promote_types(dtype, v.dtype) if v.dtype.is_floating_point else dtype
+    compiled = {
+        name: (plain, [CompiledTerm(t, families, (), dtype) for t in parts]) for name, (plain, parts) in terms.items()
+    }
+    return Program(families, compiled, weights)
+
+
+def _check_weight(family: Family, weight: Tensor) -> None:
+    """Members with one factor together must have one weight."""
+    if not weight.dim() or not family.joint:
+        return
+    along = weight.expand(family.batch_shape)
+    for d in family.joint:
+        if d < along.dim() and not bool((along == along.select(d, 0).unsqueeze(d)).all()):
+            raise Refused({family.variable}, "its members are coupled and have different scales or masks")
+
+
+def _site_terms(site: Site) -> tuple[Tensor, tuple[Term, ...]]:
+    """A site's weighted, summed expected log density: a plain number and terms."""
+    density, weight = log_density(site.fn, site.value), site.weight
+    if not isinstance(density, Random):
+        whole = (density * weight).sum() if weight.dim() or density.dim() else density * weight
+        return whole, ()
+    if density.terms is None:
+        why = density.blame or dict.fromkeys(density.variables, "only its logarithm has an expectation")
+        raise Refused(why)
+    if weight.dim():
+        density = expand(density, tuple(torch.broadcast_shapes(density.shape, weight.shape)))
+    summed = total(multiply(density, float(weight) if not weight.dim() else weight))
+    terms = list(summed.terms or ())
+    for s in summed.selections:  # choices outside of any plate
+        terms = [product(t, Term(1.0, (), (s.chosen(),))) for t in terms]
+    return torch.zeros(()), tuple(terms)

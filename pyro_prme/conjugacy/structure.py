@@ -1,0 +1,206 @@
+"""Which latent sites of a model have closed-form updates, why the others do not, and the proof that it is right.
+
+The expected log joint F is multi-affine in the statistics, apart from bounded logarithms of sums. So it is right if it
+equals the model's own log density where every factor is a point: that is checked, site by site, at random points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pyro
+import torch
+from pyro.poutine.util import site_is_subsample
+from torch import Tensor
+
+from pyro_prme.conjugacy.families import Family, family_of
+from pyro_prme.conjugacy.families.base import unwrapped
+from pyro_prme.conjugacy.program import Program, compile_program
+from pyro_prme.conjugacy.refusal import Refused
+from pyro_prme.conjugacy.tracing import is_model_site, numeric_run, symbolic_run
+
+__all__ = ["Structure", "find_structure"]
+
+_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
+
+
+class Structure(NamedTuple):
+    """What was found in a model.
+
+    Args:
+        model, args, kwargs: the model and what it was called with.
+        sites: names of its sample sites, in order.
+        observed: names of those that are observed.
+        closed: names of the latent sites with a closed form, in order.
+        refusals: of the other latent sites, why.
+        errors: by site, the largest relative difference of F at points from the model's own log density.
+        priors: by site, the name of its distribution.
+        trace: a run with all values drawn.
+        program: the expected log joint; other sites have the values of the trace.
+    """
+
+    model: Callable
+    args: tuple
+    kwargs: Mapping[str, Any]
+    sites: tuple[str, ...]
+    observed: frozenset[str]
+    closed: tuple[str, ...]
+    refusals: Mapping[str, str]
+    errors: Mapping[str, float]
+    priors: Mapping[str, str]
+    trace: Any
+    program: Program
+
+    @property
+    def families(self) -> Mapping[str, Family]:
+        """Of the sites with a closed form."""
+        return self.program.families
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Names of the latent sites without a closed form."""
+        return tuple(name for name in self.sites if name not in self.observed and name not in self.closed)
+
+    def value(self, name: str) -> Tensor:
+        """A site's value in the trace."""
+        return self.trace.nodes[name]["value"]
+
+    def rebuilt(self, args: tuple, kwargs: Mapping[str, Any], values: Mapping[str, Any]) -> Program:
+        """The expected log joint on other data, with other values of the open sites."""
+        sites = symbolic_run(self.model, args, kwargs, frozenset(self.closed), values)
+        return compile_program(sites, {name: family.joint for name, family in self.families.items()})
+
+
+def find_structure(
+    model: Callable,
+    args: tuple = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    leave: Mapping[str, str] | None = None,
+    draws: int = 2,
+) -> Structure:
+    """Finds the closed forms of a model from one run on random tensors, and checks them at random points.
+
+    Args:
+        model: any Pyro model.
+        args, kwargs: what it is called with.
+        leave: sites that are to have another posterior, with the reason.
+        draws: at how many random points F is compared with the model's log density.
+
+    Raises:
+        ValueError: the model's density is not a function of its sites.
+    """
+    kwargs = kwargs or {}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        trace = numeric_run(model, args, kwargs, {})
+        names = tuple(name for name, site in trace.nodes.items() if is_model_site(site))
+        latent = [name for name in names if not trace.nodes[name]["is_observed"]]
+        refusals = dict(leave or {})
+        chosen = []
+        for name in latent:
+            fn = trace.nodes[name]["fn"]
+            if name in refusals:
+                continue
+            if family_of(fn) is None:
+                refusals[name] = (
+                    f"its prior is {_prior_name(fn)}, which is not among the exponential families known here"
+                )
+            else:
+                chosen.append(name)
+        points = [_interior_run(model, args, kwargs, trace, chosen, seed) for seed in range(draws)]
+        found = _discover(model, args, kwargs, trace, chosen, refusals)
+        while True:
+            errors = _errors(model, args, kwargs, names, found, points)
+            wrong = [name for name in names if not errors[name] <= _tolerance()]
+            if not wrong:
+                break
+            involved = {v for name in wrong for t in found.parts[name][1] for v in t.names}
+            if not involved:
+                raise ValueError(
+                    f"The density of {', '.join(wrong)} differs between two runs with the same values: the model must "
+                    "be a function of its sites. Make modules and other constants outside of it."
+                )
+            for name in wrong:
+                for v in sorted({v for t in found.parts[name][1] for v in t.names}):
+                    refusals.setdefault(v, f"its expected log density of {name} is not the log density at a point")
+            chosen = [name for name in chosen if name not in involved]
+            found = _discover(model, args, kwargs, trace, chosen, refusals)
+    closed = tuple(name for name in names if name in found.families)
+    observed = frozenset(name for name in names if trace.nodes[name]["is_observed"])
+    priors = {name: _prior_name(trace.nodes[name]["fn"]) for name in names}
+    refusals = {name: refusals[name] for name in names if name in refusals}
+    return Structure(model, args, kwargs, names, observed, closed, refusals, errors, priors, trace, found)
+
+
+def _tolerance() -> float:
+    return _TOLERANCE.get(torch.get_default_dtype(), 1e-3)
+
+
+def _prior_name(fn: Any) -> str:
+    return type(unwrapped(fn)).__name__
+
+
+def other_values(trace: Any, names: Any) -> dict[str, Any]:
+    """Values of the latent sites in a trace, and of plates that subsample."""
+    kept = {name: trace.nodes[name]["value"] for name in names}
+    plates = {n: s["value"] for n, s in trace.nodes.items() if s["type"] == "sample" and site_is_subsample(s)}
+    return kept | plates
+
+
+def _latent(trace: Any, names: Any = None) -> list[str]:
+    return [n for n, s in trace.nodes.items() if is_model_site(s) and (names is None or n in names)]
+
+
+def _discover(
+    model: Callable, args: tuple, kwargs: Mapping[str, Any], trace: Any, chosen: list[str], refusals: dict[str, str]
+) -> Program:
+    """Drops variables that are blamed, one run after the other, until a run goes through."""
+    values = other_values(trace, _latent(trace))
+    chosen = list(chosen)
+    while True:
+        try:
+            return compile_program(symbolic_run(model, args, kwargs, frozenset(chosen), values))
+        except Refused as refused:
+            lost = {v.name: why for v, why in refused.why.items() if v.name in chosen}
+            if not lost:
+                raise ValueError(f"The model cannot be followed: {refused.reason}.") from refused
+            refusals.update(lost)
+            chosen = [name for name in chosen if name not in lost]
+
+
+def _interior_run(
+    model: Callable, args: tuple, kwargs: Mapping[str, Any], trace: Any, chosen: list[str], seed: int
+) -> Any:
+    """A run at points inside of the supports: a draw of a sparse Dirichlet has zeros, at which nothing can be seen."""
+    generator = torch.Generator().manual_seed(seed)
+    values: dict[str, Any] = {
+        n: s["value"] for n, s in trace.nodes.items() if s["type"] == "sample" and site_is_subsample(s)
+    }
+    for name in chosen:
+        fn, value = trace.nodes[name]["fn"], trace.nodes[name]["value"]
+        family = family_of(fn)
+        if family is not None and not family.discrete:
+            values[name] = family.interior_point(value.shape, generator).to(value.dtype)
+    return numeric_run(model, args, kwargs, values)
+
+
+def _errors(
+    model: Callable, args: tuple, kwargs: Mapping[str, Any], names: tuple[str, ...], program: Program, points: list[Any]
+) -> dict[str, float]:
+    """By site, how far F at points is from the model's own log density."""
+    errors = dict.fromkeys(names, 0.0)
+    joint = {name: family.joint for name, family in program.families.items()}
+    for trace in points:
+        sites = symbolic_run(model, args, kwargs, frozenset(program.families), other_values(trace, _latent(trace)))
+        found = compile_program(sites, joint)
+        with pyro.validation_enabled(False):
+            trace.compute_log_prob()
+        statistics = {name: f.at_point(trace.nodes[name]["value"]) for name, f in found.families.items()}
+        for name in names:
+            exact = float(trace.nodes[name]["log_prob_sum"].detach())
+            here = float(found.at(name, statistics).detach())
+            error = abs(exact - here) / (1 + abs(exact)) if exact != here else 0.0
+            errors[name] = max(errors[name], error) if error == error else float("nan")
+    return errors
