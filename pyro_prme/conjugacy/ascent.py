@@ -58,8 +58,9 @@ class Ascent:
     def bound(self, program: Program | None = None) -> Tensor:
         """The evidence lower bound: the expected log joint and the weighted entropies."""
         program = program or self.program
-        entropies = (program.entropy(name, self.natural[name]) for name in program.families)
-        return sum(entropies, start=program.total(self.statistics()))
+        statistics = self.statistics()
+        entropies = (program.entropy(name, self.natural[name], statistics[name]) for name in program.families)
+        return sum(entropies, start=program.total(statistics))
 
     def posterior(self, name: str) -> Distribution:
         """A factor as a distribution."""

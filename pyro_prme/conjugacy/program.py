@@ -15,14 +15,14 @@ from torch import Tensor
 
 from pyro_prme.conjugacy.contraction import Memory, contract
 from pyro_prme.conjugacy.densities import log_density
-from pyro_prme.conjugacy.families import Family, Request, Statistics
+from pyro_prme.conjugacy.families import Family, Natural, Request, Statistics
 from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, put, take
 from pyro_prme.conjugacy.operations.arithmetic import multiply
 from pyro_prme.conjugacy.operations.reductions import total
 from pyro_prme.conjugacy.operations.shapes import expand
 from pyro_prme.conjugacy.random_tensor import Random
 from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.terms import Constant, LogSum, Term, product, term_variables
+from pyro_prme.conjugacy.terms import Constant, LogSum, Term, product, summed, term_variables
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.conjugacy.variables import Variable
 
@@ -86,7 +86,7 @@ class CompiledTerm:
         """The term, summed over all indices but those of the result that it carries."""
         operands = self.taken(statistics)
         if not self.bounds:
-            return self.coefficient * contract(operands, out, memory=memory, keys=self._keys)
+            return _scaled_product(self.coefficient, operands, tuple(out), memory, self._keys)
         bound = self.bounds[0]
         carried = tuple(dict.fromkeys(i for _, own in operands for i in own))
         weight = self.coefficient * (contract(operands, carried) if operands else torch.ones(()))
@@ -109,9 +109,8 @@ class CompiledTerm:
             own = operands[place][1]
             carried = {i for _, indices in rest for i in indices}
             kept = tuple(i for i in own if i in carried)
-            slope = contract(rest, kept, memory=memory, keys=keys)
-            # an index of the operand that nothing else carries is summed: the slope is the same along it
-            out.append(Message(operand.statistic, slope * self.coefficient, kept, own, operand.entries))
+            slope = _scaled_product(self.coefficient, rest, kept, memory, keys)
+            out.append(Message(operand.statistic, slope, kept, own, operand.entries))
         return out
 
     def _message_through_bound(self, name: str, statistics: Mapping[str, Statistics]) -> list[Message]:
@@ -122,6 +121,21 @@ class CompiledTerm:
         return [
             Message(key, slope, None, None, None) for key, slope in zip(own, slopes, strict=True) if slope is not None
         ]
+
+
+def _scaled_product(
+    coefficient: float, operands: list[tuple[Tensor, Indices]], out: Indices, memory: Memory | None, keys: list[Any]
+) -> Tensor:
+    """A contraction times a number, which is multiplied into whatever is smaller: an operand or the result."""
+    if coefficient == 1 or not operands:
+        return contract(operands, out, memory=memory, keys=keys) * coefficient
+    size = math.prod(i.size for i in out)
+    small = min(range(len(operands)), key=lambda n: operands[n][0].numel())
+    if operands[small][0].numel() >= size:
+        return contract(operands, out, memory=memory, keys=keys) * coefficient
+    tensor, own = operands[small]
+    scaled = [*operands[:small], (tensor * coefficient, own), *operands[small + 1 :]]
+    return contract(scaled, out)
 
 
 class Message(NamedTuple):
@@ -305,10 +319,10 @@ class Program:
         hidden = along == 0
         return torch.where(hidden, now, slope / torch.where(hidden, torch.ones_like(along), along))
 
-    def entropy(self, name: str, natural: Mapping[str, Tensor]) -> Tensor:
+    def entropy(self, name: str, natural: Natural, means: Statistics) -> Tensor:
         """The weighted entropy of a factor."""
         family, weight = self.families[name], self.weights[name]
-        entropy = family.entropy(natural)
+        entropy = family.entropy(natural, means)
         if not weight.dim():
             return weight * entropy.sum() if float(weight) != 0 else torch.zeros(())
         batch = family.batch_shape
@@ -342,8 +356,13 @@ class _Sum:
     def result(self, like: Tensor) -> Tensor:
         """The sum, of the statistic's shape."""
         parts = [self._placed(slope, message) for slope, message in self._laid.values()]
-        parts.sort(key=lambda part: part.numel())
-        out = sum(parts[1:], start=parts[0]) if parts else torch.zeros((), dtype=like.dtype)
+        if not parts:
+            return torch.zeros((), dtype=like.dtype).expand(self.shape)
+        parts.sort(key=lambda part: -part.numel())
+        out = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+        for part in parts[2:]:
+            within = not out.requires_grad and torch.broadcast_shapes(out.shape, part.shape) == out.shape
+            out = out.add_(part) if within else out + part
         return out.expand(self.shape) if out.shape != self.shape else out
 
     def _placed(self, slope: Tensor, message: Message) -> Tensor:
@@ -407,8 +426,8 @@ def _site_terms(site: Site) -> tuple[Tensor, tuple[Term, ...]]:
         raise Refused(why)
     if weight.dim():
         density = expand(density, tuple(torch.broadcast_shapes(density.shape, weight.shape)))
-    summed = total(multiply(density, float(weight) if not weight.dim() else weight))
-    terms = list(summed.terms or ())
-    for s in summed.selections:  # choices outside of any plate
+    whole = total(multiply(density, float(weight) if not weight.dim() else weight))
+    terms = list(whole.terms or ())
+    for s in whole.selections:  # choices outside of any plate
         terms = [product(t, Term(1.0, (), (s.chosen(),))) for t in terms]
-    return torch.zeros(()), tuple(terms)
+    return torch.zeros(()), tuple(summed(t, (), set()) for t in terms)

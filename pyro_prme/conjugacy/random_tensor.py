@@ -322,8 +322,8 @@ def inner_indices(r: Random, term: Term) -> set[Index]:
 
 
 def is_lifted(r: Random) -> bool:
-    """Whether it is, so far, a function of discrete variables alone."""
-    if r.terms is None or len(r.terms) != 1 or not r.selections:
+    """Whether it is, so far, a constant or a function of discrete variables alone."""
+    if r.terms is None or len(r.terms) != 1:
         return False
     term = r.terms[0]
     return not term.factors and not term.bounds and not inner_indices(r, term)

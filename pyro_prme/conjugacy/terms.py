@@ -27,10 +27,9 @@ __all__ = [
     "log_of_monomial",
     "product",
     "renamed",
-    "summed_out",
+    "summed",
     "term_indices",
     "term_variables",
-    "without_free_choices",
 ]
 
 POWER = "power"  # x^power
@@ -216,27 +215,37 @@ def _scaled(term: Term) -> Tensor:
     return tensor if term.coefficient == 1 else tensor * term.coefficient
 
 
-def summed_out(term: Term, index: Index) -> Term:
-    """The sum of the term over an index, as a term that may still carry it; probabilities add up to one."""
-    if index not in term_indices(term):
-        return term._replace(coefficient=term.coefficient * index.size)
-    with_index = [f for f in term.factors if index in indices_of(f.entries)]
-    rest = term._replace(factors=tuple(f for f in term.factors if f not in with_index))
-    if len(with_index) == 1 and index not in term_indices(rest):
-        f = with_index[0]
-        adds_up = f.kind == POWER and f.power == 1 and f.variable.family.simplex
-        if adds_up and f.entries[-1] is index and index not in indices_of(f.entries[:-1]):
-            return rest
-    return term
+def summed(term: Term, gone: Iterable[Index], kept: set[Index]) -> Term:
+    """The sum of a term over indices, which it may go on to carry as inner ones.
+
+    Probabilities and indicators add up to one: a factor whose last index nothing else carries is left out.
+
+    Args:
+        term: the term.
+        gone: indices to sum over, whether the term carries them or not.
+        kept: indices that remain outside; all others that the term carries are sums already.
+    """
+    pending = set(gone) | (term_indices(term) - kept)
+    while True:
+        found = next((f for f in term.factors if _adds_up(f, term, pending)), None)
+        if found is None:
+            break
+        pending.remove(found.entries[-1])  # type: ignore[arg-type]
+        term = term._replace(factors=tuple(f for f in term.factors if f is not found))
+    times = 1.0
+    for index in pending - term_indices(term):
+        times *= index.size
+    return term if times == 1 else term._replace(coefficient=term.coefficient * times)
 
 
-def without_free_choices(term: Term, kept: set[Index]) -> Term:
-    """Probabilities of an inner choice add up to one as well, once nothing else carries its index."""
-    for index in term_indices(term) - kept:
-        shorter = summed_out(term, index)
-        if shorter is not term:
-            return without_free_choices(shorter, kept)
-    return term
+def _adds_up(f: Factor, term: Term, pending: set[Index]) -> bool:
+    """Whether the sum of a factor over its last index is one and can be taken apart from the rest."""
+    index = f.entries[-1] if f.entries else None
+    if not isinstance(index, Index) or index not in pending or index in indices_of(f.entries[:-1]):
+        return False
+    if not (f.kind == CHOSEN or (f.kind == POWER and f.power == 1 and f.variable.family.simplex)):
+        return False
+    return index not in term_indices(term._replace(factors=tuple(g for g in term.factors if g is not f)))
 
 
 def log_of_monomial(term: Term) -> tuple[Term, ...]:

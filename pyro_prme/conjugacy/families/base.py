@@ -93,12 +93,12 @@ class Family:
         """The expected statistics."""
         raise NotImplementedError
 
-    def entropy(self, natural: Natural) -> Tensor:
+    def entropy(self, natural: Natural, means: Statistics) -> Tensor:
         """By element of the shape, with size one along joint and event dimensions that share a factor."""
         raise NotImplementedError
 
-    def start(self, value: Tensor) -> dict[str, Tensor]:
-        """Natural parameters of a factor round a value."""
+    def start(self, value: Tensor, count: float = 1.0) -> dict[str, Tensor]:
+        """Natural parameters of a factor round a value, worth so many observations."""
         raise NotImplementedError
 
     def distribution(self, natural: Natural) -> Distribution:

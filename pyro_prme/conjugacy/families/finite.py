@@ -9,7 +9,7 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.conjugacy.families.base import Natural, SimpleFamily
+from pyro_prme.conjugacy.families.base import Natural, SimpleFamily, Statistics
 from pyro_prme.conjugacy.terms import CHOSEN
 from pyro_prme.conjugacy.variables import Variable
 
@@ -39,9 +39,12 @@ class Finite(SimpleFamily):
     def means(self, natural: Natural) -> dict[str, Tensor]:
         return {"chosen": natural["chosen"].softmax(-1)}
 
-    def entropy(self, natural: Natural) -> Tensor:
-        log_probs = natural["chosen"].log_softmax(-1)
-        return -torch.special.xlogy(log_probs.exp(), log_probs.exp()).sum(-1)
+    def entropy(self, natural: Natural, means: Statistics) -> Tensor:
+        logits, probs = natural["chosen"], means["chosen"]
+        inner = (probs * logits).sum(-1)
+        if not bool(torch.isfinite(inner).all()):  # values that are excluded have logits of minus infinity
+            inner = torch.where(probs > 0, probs * logits, 0.0).sum(-1)
+        return logits.logsumexp(-1) - inner
 
     def start(self, value: Tensor, count: float = 1.0) -> dict[str, Tensor]:
         return {"chosen": count * self.at_point(value)["chosen"]}
@@ -71,8 +74,8 @@ class OneHot(Finite):
     def at_point(self, value: Tensor) -> dict[str, Tensor]:
         return {"chosen": value.to(torch.get_default_dtype())}
 
-    def entropy(self, natural: Natural) -> Tensor:
-        return super().entropy(natural).unsqueeze(-1)
+    def entropy(self, natural: Natural, means: Statistics) -> Tensor:
+        return super().entropy(natural, means).unsqueeze(-1)
 
     def distribution(self, natural: Natural) -> Distribution:
         event = len(self.shape) - len(self.batch_shape) - 1

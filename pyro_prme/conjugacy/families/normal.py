@@ -11,7 +11,7 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from pyro_prme.conjugacy.families.base import Family, Natural, Request
+from pyro_prme.conjugacy.families.base import Family, Natural, Request, Statistics
 from pyro_prme.conjugacy.indices import Entry, same_entry
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.terms import POWER, Factor
@@ -110,19 +110,19 @@ class Normal(Family):
         mean = torch.cholesky_solve(self._rows(natural["x"]).unsqueeze(-1), root).squeeze(-1)
         return mean, torch.cholesky_inverse(root)
 
-    def entropy(self, natural: Natural) -> Tensor:
+    def entropy(self, natural: Natural, means: Statistics) -> Tensor:
         if not self.joint:
             return 0.5 * (_LOG_2_PI_E - (-2 * natural["xx"]).log())
         log_root = self._precision_root(natural).diagonal(dim1=-2, dim2=-1).log().sum(-1)
         entropy = 0.5 * self.joint_size * _LOG_2_PI_E - log_root
         return entropy.reshape([1 if d in self.joint else n for d, n in enumerate(self.shape)])
 
-    def start(self, value: Tensor, precision: float = 1.0) -> dict[str, Tensor]:
+    def start(self, value: Tensor, count: float = 1.0) -> dict[str, Tensor]:
         if not self.joint:
-            return {"x": precision * value, "xx": torch.full_like(value, -0.5 * precision)}
+            return {"x": count * value, "xx": torch.full_like(value, -0.5 * count)}
         rows = self._rows(value)
         eye = torch.eye(self.joint_size, dtype=value.dtype).expand(*rows.shape, self.joint_size)
-        return {"x": precision * value, "xx": self._in_place(-0.5 * precision * eye, 2)}
+        return {"x": count * value, "xx": self._in_place(-0.5 * count * eye, 2)}
 
     def distribution(self, natural: Natural) -> Distribution:
         if not self.joint:

@@ -9,7 +9,7 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.conjugacy.families.base import Natural, SimpleFamily
+from pyro_prme.conjugacy.families.base import Natural, SimpleFamily, Statistics
 from pyro_prme.conjugacy.terms import LOG, POWER
 
 __all__ = ["Gamma", "InverseGamma"]
@@ -39,7 +39,7 @@ class Gamma(SimpleFamily):
         concentration, rate = self.parameters(natural)
         return {"log": concentration.digamma() - rate.log(), "x": concentration / rate}
 
-    def entropy(self, natural: Natural) -> Tensor:
+    def entropy(self, natural: Natural, means: Statistics) -> Tensor:
         a, rate = self.parameters(natural)
         return a - rate.log() + a.lgamma() + (1 - a) * a.digamma()
 
@@ -80,7 +80,7 @@ class InverseGamma(SimpleFamily):
         concentration, scale = self.parameters(natural)
         return {"log": scale.log() - concentration.digamma(), "inverse": concentration / scale}
 
-    def entropy(self, natural: Natural) -> Tensor:
+    def entropy(self, natural: Natural, means: Statistics) -> Tensor:
         a, scale = self.parameters(natural)
         return a + scale.log() + a.lgamma() - (1 + a) * a.digamma()
 

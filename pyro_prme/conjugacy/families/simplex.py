@@ -9,7 +9,7 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.conjugacy.families.base import Natural, SimpleFamily
+from pyro_prme.conjugacy.families.base import Natural, SimpleFamily, Statistics
 from pyro_prme.conjugacy.terms import COMPLEMENT_LOG, LOG
 
 __all__ = ["Beta", "Dirichlet"]
@@ -40,7 +40,7 @@ class Beta(SimpleFamily):
         both = (a + b).digamma()
         return {"log": a.digamma() - both, "log_complement": b.digamma() - both}
 
-    def entropy(self, natural: Natural) -> Tensor:
+    def entropy(self, natural: Natural, means: Statistics) -> Tensor:
         a, b = self.parameters(natural)
         log_beta = a.lgamma() + b.lgamma() - (a + b).lgamma()
         return log_beta - (a - 1) * a.digamma() - (b - 1) * b.digamma() + (a + b - 2) * (a + b).digamma()
@@ -77,7 +77,7 @@ class Dirichlet(SimpleFamily):
         a = natural["log"] + 1
         return {"log": a.digamma() - a.sum(-1, keepdim=True).digamma()}
 
-    def entropy(self, natural: Natural) -> Tensor:
+    def entropy(self, natural: Natural, means: Statistics) -> Tensor:
         a = natural["log"] + 1
         total = a.sum(-1, keepdim=True)
         log_beta = a.lgamma().sum(-1, keepdim=True) - total.lgamma()

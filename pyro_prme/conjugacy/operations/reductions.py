@@ -15,7 +15,7 @@ from pyro_prme.conjugacy.operations.logarithms import exp, log
 from pyro_prme.conjugacy.operations.shapes import permute, transpose, unsqueeze
 from pyro_prme.conjugacy.random_tensor import Random, lift, variables_in
 from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.terms import Selection, Term, collect, product, summed_out, without_free_choices
+from pyro_prme.conjugacy.terms import Selection, Term, collect, product, summed
 
 __all__ = ["TABLE", "matrix_product", "total"]
 
@@ -30,17 +30,15 @@ def total(a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, 
     terms = list(need_terms(a))
     dims = [dim] if isinstance(dim, int) else range(a.dim()) if dim is None or dim == () else dim
     gone = {d % a.dim() for d in dims} if a.dim() else set()
-    summed = [i for d in gone if (i := a.dims[d]) is not None]
+    over = [i for d in gone if (i := a.dims[d]) is not None]
     selections: list[Selection] = []
     for s in a.selections:
-        if set(indices_of(s.entries)) & set(summed):
+        if set(indices_of(s.entries)) & set(over):
             terms = [product(t, Term(1.0, (), (s.chosen(),))) for t in terms]
         else:
             selections.append(s)
-    for index in summed:
-        terms = [summed_out(t, index) for t in terms]
     kept = {i for d, i in enumerate(a.dims) if d not in gone and i is not None} | {s.value for s in selections}
-    terms = [without_free_choices(t, kept) for t in terms]
+    terms = [summed(t, over, kept) for t in terms]
     left = [d for d in range(a.dim()) if keepdim or d not in gone]
     new_dims = [None if d in gone else a.dims[d] for d in left]
     return Random.make(
@@ -50,8 +48,8 @@ def total(a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, 
 
 def mean(a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None) -> Random:
     """The mean over some dimensions, or all."""
-    summed = total(a, dim, keepdim, axis=axis)
-    return multiply(summed, summed.numel() / max(a.numel(), 1))
+    whole = total(a, dim, keepdim, axis=axis)
+    return multiply(whole, whole.numel() / max(a.numel(), 1))
 
 
 def matrix_product(a: Any, b: Any) -> Random:
