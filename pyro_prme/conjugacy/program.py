@@ -20,9 +20,9 @@ from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, 
 from pyro_prme.conjugacy.operations.arithmetic import multiply
 from pyro_prme.conjugacy.operations.reductions import total
 from pyro_prme.conjugacy.operations.shapes import expand
-from pyro_prme.conjugacy.random_tensor import Random
+from pyro_prme.conjugacy.random_tensor import Random, broadcast_shape
 from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.terms import Constant, LogSum, Term, product, summed, term_variables
+from pyro_prme.conjugacy.terms import Constant, LogSum, Term, is_zero, product, summed, term_variables
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.conjugacy.variables import Variable
 
@@ -294,18 +294,25 @@ class Program:
         """Sites other than its own in whose density a variable occurs."""
         return [s for s, (_, terms) in self.parts.items() if s != name and any(name in t.names for t in terms)]
 
-    def target(self, name: str, statistics: Mapping[str, Statistics], now: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def coupled(self, names: Collection[str]) -> bool:
+        """Whether some term has statistics of two or more of these variables."""
+        return any(len(t.names.intersection(names)) > 1 for _, terms in self.parts.values() for t in terms)
+
+    def target(
+        self, name: str, statistics: Mapping[str, Statistics], now: Natural, *, own: bool = False
+    ) -> dict[str, Tensor]:
         """Natural parameters of the optimal factor given the statistics of the others.
 
         Args:
             name: of the variable.
             statistics: of all variables.
             now: the natural parameters as they are, kept where the site is masked out.
+            own: count the site's own density alone, which gives its prior.
         """
         memory = None if torch.is_grad_enabled() else self._memory
-        sums: dict[str, _Sum] = {key: _Sum(value.shape) for key, value in statistics[name].items()}
-        for term in self._terms_of[name]:
-            for message in term.message(name, statistics, memory):
+        sums: dict[str, _Sum] = {key: _Sum(value.shape) for key, value in now.items()}
+        for term in self.parts[name][1] if own else self._terms_of[name]:
+            for message in term.message(name, statistics, memory) if name in term.names else ():
                 sums[message.statistic].add(message)
         weight = self.weights[name]
         return {key: self._divided(name, part.result(now[key]), weight, now[key]) for key, part in sums.items()}
@@ -425,9 +432,9 @@ def _site_terms(site: Site) -> tuple[Tensor, tuple[Term, ...]]:
         why = density.blame or dict.fromkeys(density.variables, "only its logarithm has an expectation")
         raise Refused(why)
     if weight.dim():
-        density = expand(density, tuple(torch.broadcast_shapes(density.shape, weight.shape)))
+        density = expand(density, tuple(broadcast_shape(density.shape, weight.shape)))
     whole = total(multiply(density, float(weight) if not weight.dim() else weight))
     terms = list(whole.terms or ())
     for s in whole.selections:  # choices outside of any plate
         terms = [product(t, Term(1.0, (), (s.chosen(),))) for t in terms]
-    return torch.zeros(()), tuple(summed(t, (), set()) for t in terms)
+    return torch.zeros(()), tuple(summed(t, (), set()) for t in terms if not is_zero(t))

@@ -134,7 +134,7 @@ def renamed(term: Term, names: Mapping[Index, Entry]) -> Term:
         )
         for b in term.bounds
     )
-    return Term(term.coefficient, constants, factors, bounds)
+    return Term(coefficient, tuple(constants), factors, bounds)
 
 
 def _renamed_constant(c: Constant, names: Mapping[Index, Entry]) -> Constant:

@@ -1,0 +1,72 @@
+"""Rules and claims: a rule looks at a model's structure and claims sites of it, or says why it cannot.
+
+A rule is a value without state; the candidates of a guide are a tuple of rules. A claim is a module that holds the
+posterior factors of its sites: their natural parameters are buffers, what a gradient moves are parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from pyro_prme.conjugacy import Structure
+
+if TYPE_CHECKING:
+    from pyro_prme.inference.run import Run
+
+__all__ = ["Claim", "OpenClaim", "Refusal", "Rule"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a rule does not hold, by site: a clause such as "its prior is LogNormal"."""
+
+    reasons: Mapping[str, str]
+
+
+class Rule:
+    """A way to update some sites of a model."""
+
+    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
+        """Claims sites, or says why not.
+
+        Args:
+            structure: of the model.
+            free: latent sites that no earlier rule has claimed, in the model's order.
+        """
+        raise NotImplementedError
+
+
+class Claim(nn.Module):
+    """The posterior factors of one or several sites."""
+
+    #: The sites whose factors these are.
+    sites: tuple[str, ...]
+
+    def title(self, name: str) -> str:
+        """What the plan prints for a site."""
+        raise NotImplementedError
+
+
+class OpenClaim(Claim):
+    """Factors of sites that take a value in a run: a draw that gradients pass through, or a point."""
+
+    #: Whether values are drawn, so that two runs differ.
+    random: bool = True
+
+    def posterior(self, name: str, prior: Any, run: Run) -> Distribution | Tensor:
+        """The factor of a site, or a tensor for a point mass."""
+        raise NotImplementedError
+
+    def log_posterior(self, name: str, value: Tensor, posterior: Any) -> Tensor | None:
+        """ln q(value) by element of the batch; None for a point mass, whose entropy is left out."""
+        return None if isinstance(posterior, Tensor) else posterior.log_prob(value)
+
+
+def names_of(claims: Collection[Claim]) -> tuple[str, ...]:
+    """All sites of some claims."""
+    return tuple(name for claim in claims for name in claim.sites)

@@ -1,0 +1,7 @@
+"""Rules: ways to update the sites of a model, from the most special to the most general."""
+
+from pyro_prme.inference.rules.conjugate import Conjugate
+from pyro_prme.inference.rules.normal_guide import MeanFieldNormal
+from pyro_prme.inference.rules.point import Point
+
+__all__ = ["Conjugate", "MeanFieldNormal", "Point"]

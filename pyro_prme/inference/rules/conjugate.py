@@ -1,0 +1,101 @@
+"""Closed forms of every family, found by the engine: one rule for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from pyro_prme.conjugacy import Factors, Program, Structure
+from pyro_prme.conjugacy.families import Natural
+from pyro_prme.inference.claims import Claim, Refusal, Rule
+from pyro_prme.inference.options import RunOptions
+from pyro_prme.inference.starts import prior_factor
+
+__all__ = ["Conjugate", "ConjugateFactors"]
+
+
+class Conjugate(Rule):
+    """Claims every free site whose complete conditional is in an exponential family."""
+
+    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
+        names = [name for name in free if name in structure.closed]
+        if not names:
+            return Refusal({name: structure.refusals.get(name, "it has no closed form") for name in free})
+        return ConjugateFactors(structure, names)
+
+
+class ConjugateFactors(Claim):
+    """Natural parameters of closed sites: global ones are kept, those of a batch's members are solved in each run.
+
+    Args:
+        structure: of the model.
+        names: of the sites.
+    """
+
+    def __init__(self, structure: Structure, names: Sequence[str]) -> None:
+        super().__init__()
+        self.sites = tuple(names)
+        families = structure.families
+        self.local = tuple(name for name in names if families[name].variable.subsampled)
+        self.kept = tuple(name for name in names if name not in self.local)
+        self._titles = {name: self._title_of(structure, name) for name in names}
+        self._layout = {name: tuple(families[name].empty()) for name in names}
+        for place, name in enumerate(self.kept):
+            for key, value in families[name].empty().items():
+                self.register_buffer(f"natural_{place}_{key}", value)
+        self.started = False
+
+    @staticmethod
+    def _title_of(structure: Structure, name: str) -> str:
+        family = structure.families[name]
+        size = getattr(family, "joint_size", 1) if family.joint else 1
+        joint = f", joint over {size}" if size > 1 else ""
+        where = ", for each batch" if family.variable.subsampled else ""
+        return f"closed form, {family.title}{joint}{where}"
+
+    def title(self, name: str) -> str:
+        return self._titles[name]
+
+    def natural(self, name: str) -> dict[str, Tensor]:
+        """Natural parameters of a kept site."""
+        place = self.kept.index(name)
+        return {key: getattr(self, f"natural_{place}_{key}") for key in self._layout[name]}
+
+    def set_natural(self, name: str, natural: Natural) -> None:
+        """Replaces the natural parameters of a kept site."""
+        place = self.kept.index(name)
+        for key, value in natural.items():
+            setattr(self, f"natural_{place}_{key}", value.detach())
+
+    def solve(self, program: Program, options: RunOptions) -> Factors:
+        """The factors of one run: kept ones as they are, local ones solved by sweeps until nothing moves."""
+        natural: dict[str, Natural] = {name: self.natural(name) for name in self.kept}
+        factors = Factors(program, natural, self.sites)
+        for name in self.local:
+            given = options.held.get(name) or options.started.get(name)
+            factors.natural[name] = given or prior_factor(program, name, factors)
+        if self.local and not options.held:
+            sweep_until_still(factors, self.local, options)
+        return factors
+
+
+@torch.no_grad()
+def sweep_until_still(factors: Factors, names: Sequence[str], options: RunOptions) -> int:
+    """Sweeps over some sites until none of their natural parameters moves; returns the number of sweeps."""
+    alone = not factors.program.coupled(names)
+    for sweep in range(1, options.sweeps + 1):
+        before = {name: factors.natural[name] for name in names}
+        factors.sweep(names)
+        if alone or all(_still(before[name], factors.natural[name], options.tolerance) for name in names):
+            return sweep
+    return options.sweeps
+
+
+def _still(before: Mapping[str, Tensor], after: Mapping[str, Tensor], tolerance: float) -> bool:
+    """Whether natural parameters have moved by less than the tolerance."""
+    return all(
+        bool(((after[key] - before[key]).abs() <= tolerance * after[key].abs().amax().clamp(min=1e-30)).all())
+        for key in after
+    )
