@@ -119,12 +119,13 @@ def renamed(term: Term, names: Mapping[Index, Entry]) -> Term:
     """The term with indices replaced by indices or gathers."""
     if not names:
         return term
-    constants = tuple(
-        Constant(*take(c.tensor, tuple(names.get(i, i) for i in c.indices)))
-        if any(i in names for i in c.indices)
-        else c
-        for c in term.constants
-    )
+    constants, coefficient = [], term.coefficient
+    for c in term.constants:
+        moved = _renamed_constant(c, names)
+        if moved.indices or moved.tensor.requires_grad or not moved.tensor.is_floating_point():
+            constants.append(moved)
+        else:
+            coefficient *= float(moved.tensor)
     factors = tuple(f._replace(entries=tuple(substitute(e, names) for e in f.entries)) for f in term.factors)
     bounds = tuple(
         LogSum(

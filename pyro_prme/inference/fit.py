@@ -153,7 +153,8 @@ class _Fit:
             parameters += [p for p in model.parameters() if p.requires_grad]
         with poutine.trace(param_only=True) as found, torch.enable_grad():
             self.guide.run(*args, **self.kwargs)
-        stored = [site["value"].unconstrained() for site in found.trace.nodes.values()]
+        values: list[Any] = [site["value"] for site in found.trace.nodes.values()]
+        stored = [value.unconstrained() for value in values]
         known = {id(p) for p in parameters}
         parameters += [p for p in stored if id(p) not in known]
         return torch.optim.Adam(parameters, lr=self.options.learning_rate) if parameters else None
@@ -210,8 +211,8 @@ class _Fit:
         rounding = 1e-8 if torch.get_default_dtype() == torch.float64 else 1e-4
         if self.exact and bound < before - rounding * size:
             raise ValueError(
-                f"The bound fell from {before} to {bound} in coordinate ascent: its updates and the bound disagree, which "
-                "is a fault of this library or of a rule that was given."
+                f"The bound fell from {before} to {bound} in coordinate ascent: its updates and the bound disagree, "
+                "which is a fault of this library or of a rule that was given."
             )
         if not (self.whole and not self.drawn):
             return False

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_prme.conjugacy import Program, Structure
+from pyro_prme.conjugacy.families import variable_of
 from pyro_prme.conjugacy.program import compile_program
 from pyro_prme.conjugacy.random_tensor import of_variable
 from pyro_prme.conjugacy.tracing import Site, is_model_site, weight_of
-from pyro_prme.conjugacy.families import variable_of
 from pyro_prme.inference.claims import Claim, OpenClaim, Rule
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.plan import Plan, make_plan, structure_for
@@ -112,9 +112,10 @@ class ClosedFormGuide(PyroModule):
 
     def claim(self, name: str) -> Claim:
         """The claim that holds a site."""
-        found = next((c for c in list(self.claims) if name in c.sites), None)
+        claims: list[Any] = list(self.claims)
+        found = next((c for c in claims if name in c.sites), None)
         if found is None:
-            sites = ", ".join(n for c in list(self.claims) for n in c.sites)
+            sites = ", ".join(n for c in claims for n in c.sites)
             raise ValueError(f"There is no factor for {name!r}: the guide has factors for {sites or 'no site yet'}.")
         return found
 
@@ -148,6 +149,7 @@ class ClosedFormGuide(PyroModule):
         for site in run.sites:
             if site.is_observed:
                 continue
+            fn: Any
             if site.name in run.open:
                 fn = pyro.distributions.Delta(site.value.detach(), event_dim=site.fn.event_dim)
             else:
