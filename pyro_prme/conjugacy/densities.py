@@ -169,6 +169,7 @@ def _dirichlet(fn: Any, x: Any) -> Any:
     a = known(fn.concentration)
     if isinstance(a, Random):
         raise Refused(a.variables, f"it is in the concentration of a {type(fn).__name__}")
+    a = lift(a)
     return ((a - 1) * x.log()).sum(-1) + torch.lgamma(a.sum(-1)) - torch.lgamma(a).sum(-1)
 
 

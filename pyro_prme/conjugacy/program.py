@@ -26,7 +26,7 @@ from pyro_prme.conjugacy.terms import Constant, LogSum, Term, is_zero, product, 
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.conjugacy.variables import Variable
 
-__all__ = ["Program", "compile_program"]
+__all__ = ["Program", "compile_program", "site_terms"]
 
 _DENSE = (
     1_000_000  # numbers; constants are contracted with each other up to this size even where that makes them larger
@@ -383,17 +383,22 @@ class _Sum:
         return put(whole, own, message.entries, self.shape)
 
 
-def compile_program(sites: Sequence[Site], coupled: Mapping[str, Collection[int]] | None = None) -> Program:
+def compile_program(
+    sites: Sequence[Site],
+    coupled: Mapping[str, Collection[int]] | None = None,
+    covered: Collection[str] = (),
+) -> Program:
     """The program of a symbolic run.
 
     Args:
         sites: of the run.
         coupled: dimensions that are joint already, by variable.
+        covered: sites whose densities are left out, since a fused rule computes them.
 
     Raises:
         Refused: with the variables whose statistics do not suffice.
     """
-    terms = {site.name: _site_terms(site) for site in sites}
+    terms = {site.name: site_terms(site) for site in sites if site.name not in covered}
     joint = {site.name: set((coupled or {}).get(site.name, ())) for site in sites if site.variable is not None}
     for _, parts in terms.values():
         for variable, request in (r for t in parts for r in all_requests(t)):
@@ -422,7 +427,7 @@ def _check_weight(family: Family, weight: Tensor) -> None:
             raise Refused({family.variable}, "its members are coupled and have different scales or masks")
 
 
-def _site_terms(site: Site) -> tuple[Tensor, tuple[Term, ...]]:
+def site_terms(site: Site) -> tuple[Tensor, tuple[Term, ...]]:
     """A site's weighted, summed expected log density: a plain number and terms."""
     density, weight = log_density(site.fn, site.value), site.weight
     if not isinstance(density, Random):

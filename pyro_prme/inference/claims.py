@@ -6,7 +6,7 @@ posterior factors of its sites: their natural parameters are buffers, what a gra
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_prme.conjugacy import Structure
+from pyro_prme.conjugacy.families import Family
 
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
-__all__ = ["Claim", "OpenClaim", "Refusal", "Rule"]
+__all__ = ["Claim", "GivenClaim", "OpenClaim", "Refusal", "Rule"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,12 @@ class OpenClaim(Claim):
         return None if isinstance(posterior, Tensor) else posterior.log_prob(value)
 
 
-def names_of(claims: Collection[Claim]) -> tuple[str, ...]:
-    """All sites of some claims."""
-    return tuple(name for claim in claims for name in claim.sites)
+class GivenClaim(Claim):
+    """Factors that are not updated: each run makes them from the site's prior, and they cancel against it."""
+
+    #: Of the factors.
+    family: type[Family]
+
+    def natural(self, prior: Any) -> dict[str, Tensor]:
+        """Natural parameters of the factor, through which gradients pass."""
+        raise NotImplementedError

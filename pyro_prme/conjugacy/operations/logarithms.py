@@ -14,6 +14,7 @@ from pyro_prme.conjugacy.random_tensor import Random, fresh, inner_indices, lift
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.terms import (
     COMPLEMENT_LOG,
+    EXPONENTIAL,
     LOG,
     POWER,
     Constant,
@@ -66,7 +67,7 @@ def _is_positive(term: Term) -> bool:
     """Whether a term is positive whatever its variables are."""
     if term.bounds or term.coefficient < 0:
         return False
-    positive = all(f.kind == POWER and f.variable.family.positive for f in term.factors)
+    positive = all(f.kind == EXPONENTIAL or (f.kind == POWER and f.variable.family.positive) for f in term.factors)
     return positive and all(bool((c.tensor >= 0).all()) for c in term.constants)
 
 
@@ -98,7 +99,7 @@ def exp(a: Any) -> Random:
         monomial = _monomial(terms)
         if monomial is not None:
             return Random.make(a.shape, a.dims, (monomial,), a.selections, logarithm=a, dtype=_floating(a))
-    under = {f.variable for t in terms for f in t.factors if f.kind == POWER}
+    under = {f.variable for t in terms for f in t.factors if f.kind == POWER and not f.variable.family.exponential}
     if under:
         raise Refused(under, "it is under an exp")
     blame = dict.fromkeys(a.variables, ONLY_LOGARITHM)
@@ -106,7 +107,14 @@ def exp(a: Any) -> Random:
 
 
 def _is_logarithm(term: Term) -> bool:
-    return not term.bounds and len(term.factors) <= 1 and all(f.kind == LOG for f in term.factors)
+    """Whether exp of the term is a monomial: a constant, a multiple of ln x, or of an x with exponential moments."""
+    if term.bounds or len(term.factors) > 1:
+        return False
+    return all(f.kind == LOG or _has_exponential(f) for f in term.factors)
+
+
+def _has_exponential(f: Factor) -> bool:
+    return f.kind == POWER and f.power == 1 and f.variable.family.exponential
 
 
 def _monomial(terms: tuple[Term, ...]) -> Term | None:
@@ -116,7 +124,8 @@ def _monomial(terms: tuple[Term, ...]) -> Term | None:
         if t.factors:
             if t.constants:
                 return None
-            out = product(out, Term(1.0, (), (t.factors[0]._replace(kind=POWER, power=t.coefficient),)))
+            kind = POWER if t.factors[0].kind == LOG else EXPONENTIAL
+            out = product(out, Term(1.0, (), (t.factors[0]._replace(kind=kind, power=t.coefficient),)))
         elif not t.constants:
             out = product(out, Term(math.exp(t.coefficient)))
         else:
