@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,22 @@ from pyro_prme.conjugacy.structure import Structure
 __all__ = ["Ascent", "Factors"]
 
 
+class _Lazy(Mapping[str, Any]):
+    """Values by name, each computed when it is asked for."""
+
+    def __init__(self, names: Iterable[str], compute: Callable[[str], Any]) -> None:
+        self._names, self._compute = tuple(names), compute
+
+    def __getitem__(self, name: str) -> Any:
+        return self._compute(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 class Factors:
     """Posterior factors under one program, moved one at a time.
 
@@ -22,20 +39,33 @@ class Factors:
         program: the expected log joint.
         natural: natural parameters, by variable.
         order: in which a sweep visits the variables.
+        statistics: of variables whose natural parameters others hold, as functions that compute them.
     """
 
-    def __init__(self, program: Program, natural: Mapping[str, Natural], order: Sequence[str]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        natural: Mapping[str, Natural],
+        order: Sequence[str],
+        statistics: Mapping[str, Callable[[], Statistics]] | None = None,
+    ) -> None:
         self.program, self.order = program, tuple(order)
         self.natural: dict[str, Natural] = dict(natural)
+        self.elsewhere = dict(statistics or {})
         self._known: dict[str, tuple[Natural, Statistics]] = {}
 
-    def statistics(self) -> dict[str, Statistics]:
-        """Mean parameters, computed anew only where the natural parameters are new."""
-        for name, family in self.program.families.items():
-            known = self._known.get(name)
-            if known is None or known[0] is not self.natural[name]:
-                self._known[name] = self.natural[name], family.means(self.natural[name])
-        return {name: self._known[name][1] for name in self.program.families}
+    def statistics(self) -> Mapping[str, Statistics]:
+        """Mean parameters, computed when asked for, and anew only where the natural parameters are new."""
+        return _Lazy(self.program.families, self._statistics_of)
+
+    def _statistics_of(self, name: str) -> Statistics:
+        if name in self.elsewhere:
+            return self.elsewhere[name]()
+        natural, known = self.natural[name], self._known.get(name)
+        if known is None or known[0] is not natural:
+            known = natural, self.program.families[name].means(natural)
+            self._known[name] = known
+        return known[1]
 
     def target(self, name: str) -> dict[str, Tensor]:
         """Natural parameters of the optimal factor given the others."""
@@ -58,11 +88,14 @@ class Factors:
         for name in names or self.order:
             self.update(name, rate)
 
+    def entropy(self, name: str) -> Tensor:
+        """The weighted entropy of a factor."""
+        return self.program.entropy(name, self.natural[name], self.statistics()[name])
+
     def entropies(self) -> Tensor:
-        """The weighted entropies of all factors."""
-        statistics = self.statistics()
-        parts = (self.program.entropy(n, self.natural[n], statistics[n]) for n in self.program.families)
-        return sum(parts, start=torch.zeros(()))
+        """The weighted entropies of all factors that are held here."""
+        held = (name for name in self.program.families if name in self.natural)
+        return sum((self.entropy(name) for name in held), start=torch.zeros(()))
 
     def bound(self) -> Tensor:
         """The evidence lower bound: the expected log joint and the entropies."""

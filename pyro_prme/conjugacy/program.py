@@ -16,7 +16,7 @@ from torch import Tensor
 from pyro_prme.conjugacy.contraction import Memory, contract
 from pyro_prme.conjugacy.densities import log_density
 from pyro_prme.conjugacy.families import Family, Natural, Request, Statistics
-from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, put, take
+from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, put, take, taken_indices
 from pyro_prme.conjugacy.operations.arithmetic import multiply
 from pyro_prme.conjugacy.operations.reductions import total
 from pyro_prme.conjugacy.operations.shapes import expand
@@ -63,6 +63,7 @@ class CompiledTerm:
         self.constants = _contracted(constants, live | set(kept))
         self.bounds = [CompiledBound(b, families, dtype) for b in term.bounds]
         self.names = {v.name for v in term_variables(term)}
+        self.has_gradient = has_gradient(term)
         self._keys: list[Any] = [("constant", id(c.tensor)) for c in self.constants] + [o.key for o in self.operands]
         if self.bounds:
             self._check_sign(term, families)
@@ -99,14 +100,21 @@ class CompiledTerm:
         """The derivative in each statistic of a variable: the contraction of all the other operands."""
         if self.bounds:
             return self._message_through_bound(name, statistics)
-        operands, out = self.taken(statistics), []
+        fixed: list[tuple[Tensor, Indices]] = [(c.tensor, c.indices) for c in self.constants]
+        taken = {
+            n: take(statistics[o.name][o.statistic], o.entries) for n, o in enumerate(self.operands) if o.name != name
+        }
+        out = []
         for n, operand in enumerate(self.operands):
             if operand.name != name:
                 continue
-            place = len(self.constants) + n
-            rest = operands[:place] + operands[place + 1 :]
-            keys = self._keys[:place] + self._keys[place + 1 :]
-            own = operands[place][1]
+            for m, twin in enumerate(self.operands):
+                if twin.name == name and m != n and m not in taken:
+                    taken[m] = take(statistics[name][twin.statistic], twin.entries)
+            others = [m for m in range(len(self.operands)) if m != n]
+            rest = fixed + [taken[m] for m in others]
+            keys = self._keys[: len(fixed)] + [self._keys[len(fixed) + m] for m in others]
+            own = taken_indices(operand.entries)
             carried = {i for _, indices in rest for i in indices}
             kept = tuple(i for i in own if i in carried)
             slope = _scaled_product(self.coefficient, rest, kept, memory, keys)
@@ -210,6 +218,12 @@ def _dense(terms: Sequence[CompiledTerm], indices: Indices, statistics: Mapping[
     return out.expand([i.size for i in indices])
 
 
+def has_gradient(term: Term) -> bool:
+    """Whether a gradient passes through a constant of the term."""
+    inside = (t for b in term.bounds for terms, _ in b.logs for t in terms)
+    return any(c.tensor.requires_grad for c in term.constants) or any(has_gradient(t) for t in inside)
+
+
 def requests_of(term: Term) -> list[tuple[Variable, Request]]:
     """The statistics that a term asks for."""
     by_variable: dict[Variable, list[Any]] = {}
@@ -285,6 +299,14 @@ class Program:
         """One site's part of the expected log joint."""
         plain, terms = self.parts[site]
         return plain + sum((t.value(statistics, (), self._memory) for t in terms), start=torch.zeros(()))
+
+    def moving(self, site: str, statistics: Mapping[str, Statistics]) -> Tensor:
+        """What of a site's part depends on something that gradients move."""
+        if site not in self.parts:
+            return torch.zeros(())
+        plain, terms = self.parts[site]
+        total = plain if plain.requires_grad else torch.zeros(())
+        return sum((t.value(statistics, (), None) for t in terms if t.has_gradient), start=total)
 
     def total(self, statistics: Mapping[str, Statistics]) -> Tensor:
         """The expected log joint."""

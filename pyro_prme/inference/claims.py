@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
@@ -19,7 +20,7 @@ from pyro_prme.conjugacy.families import Family
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
-__all__ = ["Claim", "GivenClaim", "OpenClaim", "Refusal", "Rule"]
+__all__ = ["Claim", "Context", "GivenClaim", "OpenClaim", "Refusal", "Rule"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,20 @@ class Refusal:
     """Why a rule does not hold, by site: a clause such as "its prior is LogNormal"."""
 
     reasons: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a factor may depend on when a run begins.
+
+    Args:
+        args, kwargs: what the model was called with.
+        claims: of the guide.
+    """
+
+    args: tuple
+    kwargs: Mapping[str, Any]
+    claims: tuple[Claim, ...]
 
 
 class Rule:
@@ -48,9 +63,31 @@ class Claim(nn.Module):
     #: The sites whose factors these are.
     sites: tuple[str, ...]
 
+    #: Sites whose densities the claim computes itself, so that the engine leaves them out.
+    covered: tuple[str, ...] = ()
+
     def title(self, name: str) -> str:
         """What the plan prints for a site."""
         raise NotImplementedError
+
+    def terms(self, run: Run) -> dict[str, Tensor]:
+        """The bound of the sites for which the claim has a form of its own."""
+        return {}
+
+    def objective(self, run: Run) -> dict[str, Tensor]:
+        """The same, up to what no gradient moves."""
+        return {}
+
+    def gather(self, run: Run, scale: float | None = None) -> None:
+        """Adds what a run found to what is pending for the next natural step.
+
+        Args:
+            run: on a batch.
+            scale: what a member of the batch counts; None for the weight that its plate gives it.
+        """
+
+    def natural_step(self, rate: float) -> None:
+        """Moves natural parameters towards the target of what is pending, and forgets that."""
 
 
 class OpenClaim(Claim):
@@ -59,8 +96,14 @@ class OpenClaim(Claim):
     #: Whether values are drawn, so that two runs differ.
     random: bool = True
 
-    def posterior(self, name: str, prior: Any, run: Run) -> Distribution | Tensor:
-        """The factor of a site, or a tensor for a point mass."""
+    def posterior(self, name: str, prior: Any, context: Context) -> Distribution | Tensor:
+        """The factor of a site, or a tensor for a point mass.
+
+        Args:
+            name: of the site.
+            prior: its distribution in the model.
+            context: what the model was called with, and the other claims.
+        """
         raise NotImplementedError
 
     def log_posterior(self, name: str, value: Tensor, posterior: Any) -> Tensor | None:
@@ -77,3 +120,9 @@ class GivenClaim(Claim):
     def natural(self, prior: Any) -> dict[str, Tensor]:
         """Natural parameters of the factor, through which gradients pass."""
         raise NotImplementedError
+
+    def terms(self, run: Run) -> dict[str, Tensor]:
+        return dict.fromkeys(self.sites, torch.zeros(()))
+
+    def objective(self, run: Run) -> dict[str, Tensor]:
+        return self.terms(run)

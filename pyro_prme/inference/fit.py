@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,11 +16,15 @@ from tqdm import tqdm
 from pyro_prme.inference.data import Data
 from pyro_prme.inference.guide import ClosedFormGuide
 from pyro_prme.inference.options import RunOptions
+from pyro_prme.inference.rules.conjugate import ConjugateFactors
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import seeded
 from pyro_prme.inference.steps import natural_step
 
 __all__ = ["FitOptions", "FitResult", "fit"]
+
+
+_ROUNDING = 3e-7  # relative, of a bound in float32
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,7 @@ class _Fit:
         self.whole = self.data is None or options.batch_size is None or options.batch_size >= len(self.data)
         self.optimizer = self._make_optimizer(first)
         self.steps = 0
+        self.local: Mapping[str, Any] = {}
         self.still: Run | None = None  # the run of a model that nothing but closed forms can change
 
     def _make_optimizer(self, args: tuple) -> torch.optim.Optimizer | None:
@@ -175,6 +180,11 @@ class _Fit:
     def exact(self) -> bool:
         """Whether nothing but closed forms moves, on all data at once: then the bound never falls."""
         return self.whole and self.optimizer is None and not self.drawn
+
+    @property
+    def conjugate(self) -> bool:
+        """Whether the engine alone moves everything, so that one symbolic run serves all sweeps."""
+        return self.exact and all(isinstance(c, ConjugateFactors) for c in self.guide.claims)
 
     def go(self) -> FitResult:
         """Epochs until the bound stands still."""
@@ -216,7 +226,8 @@ class _Fit:
             )
         if not (self.whole and not self.drawn):
             return False
-        return abs(bound - before) <= self.options.tolerance * size
+        double = torch.get_default_dtype() == torch.float64
+        return abs(bound - before) <= max(self.options.tolerance, 0.0 if double else _ROUNDING) * size
 
     def epoch(self) -> float:
         """One pass over the data; returns the bound, each batch as its step found it."""
@@ -229,9 +240,10 @@ class _Fit:
     def step(self, args: tuple) -> float:
         """A run, a gradient step and the natural steps; returns the bound."""
         self.steps += 1
-        if self.exact:
+        if self.conjugate:
             return self._sweep(args)
-        run = self.guide.run(*args, **self.kwargs)
+        run = self.guide.run(*args, options=RunOptions(started=self.local), **self.kwargs)
+        self.local = run.local if self.whole else {}
         bound = run.bound()
         if self.optimizer is not None:
             self.optimizer.zero_grad()
@@ -250,7 +262,7 @@ class _Fit:
         first, self._order = self._order, None
         factors.sweep(first)
         for claim in list(self.guide.claims):
-            for name in getattr(claim, "kept", ()):
+            for name in claim.kept:  # type: ignore[union-attr]
                 claim.set_natural(name, factors.natural[name])  # type: ignore[operator]
         return float(factors.bound())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyro
@@ -17,16 +18,17 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pyro_prme.conjugacy import Program, Structure
+from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import variable_of
 from pyro_prme.conjugacy.program import compile_program
 from pyro_prme.conjugacy.random_tensor import of_variable
-from pyro_prme.conjugacy.tracing import Site, is_model_site, weight_of
-from pyro_prme.inference.claims import Claim, OpenClaim, Rule
+from pyro_prme.conjugacy.tracing import Site, is_deterministic, is_model_site, weight_of
+from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Rule
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.plan import Plan, make_plan, structure_for
-from pyro_prme.inference.rules import Conjugate, MeanFieldNormal
+from pyro_prme.inference.rules import Conjugate, MeanFieldNormal, Topics
 from pyro_prme.inference.rules.conjugate import ConjugateFactors
+from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.run import OpenSite, Run
 from pyro_prme.inference.session import alone, evaluating, seeded
 from pyro_prme.inference.starts import start_factors
@@ -34,7 +36,7 @@ from pyro_prme.inference.starts import start_factors
 __all__ = ["RULES", "ClosedFormGuide"]
 
 #: The rules that a guide tries if it is given no others, the most special first.
-RULES: tuple[Rule, ...] = (Conjugate(), MeanFieldNormal())
+RULES: tuple[Rule, ...] = (Topics(), Conjugate(), MeanFieldNormal())
 
 _names = (f"closed_form_guide_{i}" for i in itertools.count())
 
@@ -124,14 +126,33 @@ class ClosedFormGuide(PyroModule):
         self.plan(*args, **kwargs)
         options = options or RunOptions()
         with alone():
-            tracer = _Guided(self)
+            tracer = _Guided(tuple(self.claims), args, kwargs)  # type: ignore[arg-type]
             with pyro.validation_enabled(False), poutine.block(hide_types=["sample"]), tracer:
                 self.model(*args, **kwargs)
-            program = compile_program(tracer.sites, {n: f.joint for n, f in self.structure.families.items()})
-            closed = self._conjugate()
-            factors = closed.solve(program, options) if closed is not None else _no_factors(program)
-        local = {name: factors.natural[name] for name in (closed.local if closed is not None else ())}
-        return Run(args, kwargs, tuple(tracer.sites), tracer.open, factors, local)
+            return self._solved(args, kwargs, tracer, options)
+
+    def _solved(self, args: tuple, kwargs: Mapping[str, Any], tracer: _Guided, options: RunOptions) -> Run:
+        """The factors of a run: given ones, then those of fused rules and the conjugate ones."""
+        claims: tuple[Any, ...] = tuple(self.claims)
+        sites = {site.name: site for site in tracer.sites}
+        joint = {name: family.joint for name, family in self.structure.families.items()}
+        program = compile_program(tracer.sites, joint, [name for claim in claims for name in claim.covered])
+        factors = Factors(program, {}, ())
+        local: dict[str, Any] = {}
+        for claim in claims:
+            if isinstance(claim, GivenClaim):
+                for name in claim.sites:
+                    means = program.families[name].means(claim.natural(sites[name].fn))
+                    factors.elsewhere[name] = partial(_same, means)
+        for claim in claims:
+            if isinstance(claim, ConjugateFactors):
+                factors.order = claim.sites
+                claim.solve(factors, options)
+                local |= {name: factors.natural[name] for name in claim.local}
+        for claim in claims:
+            if isinstance(claim, TopicFactors):
+                local |= claim.solve(sites, factors, options)
+        return Run(args, kwargs, sites, claims, tracer.open, factors, local)
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         """Draws all latent sites from their factors, after a run on the same arguments.
@@ -146,7 +167,7 @@ class ClosedFormGuide(PyroModule):
         with poutine.block(hide_types=["sample"]):
             run = self.run(*args, **kwargs)
         values: dict[str, Tensor] = {}
-        for site in run.sites:
+        for site in run.sites.values():
             if site.is_observed:
                 continue
             fn: Any
@@ -165,7 +186,8 @@ class ClosedFormGuide(PyroModule):
         claim = self.claim(name)
         site = self.structure.trace.nodes[name]
         if isinstance(claim, OpenClaim):
-            found = claim.posterior(name, site["fn"], None)  # type: ignore[arg-type]
+            context = Context(self.structure.args, self.structure.kwargs, tuple(self.claims))  # type: ignore[arg-type]
+            found = claim.posterior(name, site["fn"], context)
             if isinstance(found, Tensor):
                 return pyro.distributions.Delta(found.detach(), event_dim=site["fn"].event_dim)
             return found
@@ -183,22 +205,21 @@ class ClosedFormGuide(PyroModule):
             return self(*args, **kwargs)
 
 
-def _no_factors(program: Program) -> Any:
-    from pyro_prme.conjugacy import Factors
-
-    return Factors(program, {}, ())
+def _same(x: Any) -> Any:
+    return x
 
 
 class _Guided(Messenger):
     """Gives closed sites their random tensors and open ones a value from their factor, and records every site.
 
     Args:
-        guide: whose claims hold the sites.
+        claims: which hold the sites.
+        args, kwargs: what the model is called with.
     """
 
-    def __init__(self, guide: ClosedFormGuide) -> None:
+    def __init__(self, claims: tuple[Claim, ...], args: tuple, kwargs: Mapping[str, Any]) -> None:
         super().__init__()
-        claims: list[Any] = list(guide.claims)
+        self._context = Context(args, kwargs, claims)
         self._claim_of: dict[str, Claim] = {name: claim for claim in claims for name in claim.sites}
         self.sites: list[Site] = []
         self.open: dict[str, OpenSite] = {}
@@ -208,17 +229,21 @@ class _Guided(Messenger):
     def _pyro_sample(self, msg: Any) -> None:
         if site_is_subsample(msg) or msg["is_observed"] or msg["infer"].get("_deterministic"):
             return
+        if is_deterministic(msg):
+            msg["value"], msg["done"] = msg["fn"].v, True
+            return
         name = msg["name"]
         claim = self._claim_of.get(name)
         if claim is None:
             raise ValueError(f"The model has a site {name!r} that it did not have when the plan was made.")
         if isinstance(claim, OpenClaim):
-            posterior = claim.posterior(name, msg["fn"], self)  # type: ignore[arg-type]
+            posterior = claim.posterior(name, msg["fn"], self._context)
             self._posteriors[name] = posterior
             msg["value"] = posterior if isinstance(posterior, Tensor) else posterior.rsample()
         else:
             local = [frame.dim for frame in msg["cond_indep_stack"] if frame.size != frame.full_size]
-            variable = variable_of(name, msg["fn"], local)
+            family = claim.family if isinstance(claim, GivenClaim) else None
+            variable = variable_of(name, msg["fn"], local, family)
             kept = getattr(claim, "kept", ())
             if variable is None or (name in kept and local):
                 raise ValueError(

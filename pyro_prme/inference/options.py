@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-
-from pyro_prme.conjugacy.families import Natural
+from typing import Any
 
 __all__ = ["RunOptions"]
 
@@ -16,13 +15,14 @@ class RunOptions:
     """How a guide runs its model.
 
     Args:
-        held: local factors of an earlier run on the same data, that this one does not solve again.
-        started: local factors that the solution starts from.
-        sweeps: most sweeps over local sites.
-        tolerance: sweeps end when no natural parameter moves by more than this, relative to the largest of its kind.
+        held: local results of an earlier run on the same data, by site, that this one does not solve again.
+        started: local results that the solution starts from.
+        sweeps: most sweeps over local sites; None for what each rule has by default.
+        tolerance: sweeps over conjugate sites end when no natural parameter moves by more than this, relative to the
+            largest of its kind.
     """
 
-    held: Mapping[str, Natural] = field(default_factory=lambda: MappingProxyType({}))
-    started: Mapping[str, Natural] = field(default_factory=lambda: MappingProxyType({}))
-    sweeps: int = 50
+    held: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    started: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    sweeps: int | None = None
     tolerance: float = 1e-6

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from torch import nn
 
 from pyro_prme.conjugacy import Structure, find_structure
-from pyro_prme.inference.claims import Claim, OpenClaim, Refusal, Rule
+from pyro_prme.inference.claims import Claim, GivenClaim, OpenClaim, Refusal, Rule
 
 __all__ = ["Entry", "Plan", "make_plan"]
 
@@ -127,15 +127,15 @@ def make_plan(
 
 def _plan_of(structure: Structure, claims: Sequence[Claim], refused: Mapping[str, Sequence[str]]) -> Plan:
     claim_of = {name: claim for claim in claims for name in claim.sites}
-    closed = tuple(n for n in structure.sites if n in claim_of and not isinstance(claim_of[n], OpenClaim))
+    closed = tuple(n for n in structure.sites if n in claim_of and not isinstance(claim_of[n], OpenClaim | GivenClaim))
     open_sites = tuple(n for n in structure.sites if n in claim_of and n not in closed)
     entries = {}
     for name in structure.sites:
         claim = claim_of.get(name)
         terms = structure.program.parts[name][1]
         update = claim.title(name) if claim is not None else "observed"
-        family = structure.families[name].title if name in closed else ""
-        if claim is not None and name in closed:
+        family = structure.families[name].title if name in closed and name in structure.families else ""
+        if family:
             size = getattr(structure.families[name], "joint_size", 1) if structure.families[name].joint else 1
             update += " (large: its covariance is dense)" if size > _LARGE_JOINT else ""
         entries[name] = Entry(
@@ -143,7 +143,7 @@ def _plan_of(structure: Structure, claims: Sequence[Claim], refused: Mapping[str
             structure.priors[name],
             update,
             family,
-            "; ".join(refused.get(name, ())[:1]) if name not in closed else "",
+            "; ".join(refused.get(name, ())[:1]) if name in open_sites else "",
             structure.errors[name],
             tuple(structure.program.children(name)) if name in structure.families else (),
             any(t.bounds for t in terms),

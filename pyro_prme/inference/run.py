@@ -12,9 +12,8 @@ from torch.distributions import kl_divergence
 
 from pyro_prme.conjugacy import Factors
 from pyro_prme.conjugacy.densities import is_random
-from pyro_prme.conjugacy.families import Natural
 from pyro_prme.conjugacy.tracing import Site
-from pyro_prme.inference.claims import OpenClaim
+from pyro_prme.inference.claims import Claim, OpenClaim
 
 __all__ = ["OpenSite", "Run"]
 
@@ -38,7 +37,7 @@ class OpenSite:
         log_q = self.claim.log_posterior(self.site.name, self.site.value, self.posterior)
         if log_q is None:
             return torch.zeros(())
-        return -(log_q * self.site.weight).sum()
+        return -(log_q.expand(self.site.fn.batch_shape) * self.site.weight).sum()
 
     def difference(self) -> Tensor | None:
         """The weighted E_q[ln p - ln q] in closed form, where Pyro knows it."""
@@ -57,41 +56,55 @@ class Run:
     Args:
         args, kwargs: what the model was called with.
         sites: of the model, in order.
+        claims: of the guide.
         open: sites that took a value.
         factors: of the closed sites, with the program of this run.
-        local: natural parameters of the closed sites that belong to this batch alone.
+        local: by site, what was found for this batch alone; a later run may hold it or start from it.
     """
 
     args: tuple
     kwargs: Mapping[str, Any]
-    sites: tuple[Site, ...]
+    sites: Mapping[str, Site]
+    claims: tuple[Claim, ...]
     open: Mapping[str, OpenSite]
     factors: Factors
-    local: Mapping[str, Natural]
+    local: Mapping[str, Any]
 
     def terms(self) -> dict[str, Tensor]:
         """The bound by site: E_q ln p of each, less E_q ln q where it is latent."""
-        statistics = self.factors.statistics()
-        out: dict[str, Tensor] = {}
-        for site in self.sites:
-            name = site.name
-            part = self.open.get(name)
-            known = part.difference() if part is not None else None
-            if known is not None:
-                out[name] = known
-                continue
-            term = self.factors.program.at(name, statistics)
-            if part is not None:
-                term = term + part.minus_log_posterior()
-            elif name in self.factors.natural and name in self.factors.program.families:
-                natural = self.factors.natural[name]
-                term = term + self.factors.program.entropy(name, natural, statistics[name])
-            out[name] = term
-        return out
+        special: dict[str, Tensor] = {}
+        for claim in self.claims:
+            special |= claim.terms(self)
+        return {name: special[name] if name in special else self._term(name) for name in self.sites}
+
+    def _term(self, name: str) -> Tensor:
+        part = self.open.get(name)
+        known = part.difference() if part is not None else None
+        if known is not None:
+            return known
+        term = self.factors.program.at(name, self.factors.statistics())
+        if part is not None:
+            return term + part.minus_log_posterior()
+        return term + self.factors.entropy(name) if name in self.factors.natural else term
 
     def bound(self) -> Tensor:
         """The evidence lower bound."""
         return sum(self.terms().values(), start=torch.zeros(()))
+
+    def objective(self) -> Tensor:
+        """What of the bound depends on parameters that gradients move, up to a constant."""
+        special: dict[str, Tensor] = {}
+        for claim in self.claims:
+            special |= claim.objective(self)
+        total = torch.zeros(())
+        for name in self.sites:
+            if name in special:
+                total = total + special[name]
+            elif name in self.open:
+                total = total + self._term(name)
+            else:
+                total = total + self.factors.program.moving(name, self.factors.statistics())
+        return total
 
     def values(self) -> dict[str, Tensor]:
         """The values of the sites that took one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from pyro_prme.inference.guide import ClosedFormGuide
@@ -19,7 +21,10 @@ def natural_step(guide: ClosedFormGuide, run: Run, rate: float = 1.0) -> None:
         run: of the guide on a batch; its factors move along.
         rate: how far, 1 being all the way.
     """
-    for claim in list(guide.claims):
+    claims: list[Any] = list(guide.claims)
+    for claim in claims:
+        claim.gather(run)
+        claim.natural_step(rate)
         for name in getattr(claim, "kept", ()):
             run.factors.update(name, rate)
-            claim.set_natural(name, run.factors.natural[name])  # type: ignore[operator]
+            claim.set_natural(name, run.factors.natural[name])

@@ -25,8 +25,10 @@ class _Moments(dict[str, Tensor]):
 
     def __missing__(self, statistic: str) -> Tensor:
         c = float(statistic.removeprefix(_EXPONENT))
-        self[statistic] = (c * self["x"] + 0.5 * c * c * self.variance).exp()
-        return self[statistic]
+        moment = (c * self["x"] + 0.5 * c * c * self.variance).exp()
+        if moment.requires_grad or not self["x"].requires_grad:  # else it was asked for without a gradient
+            self[statistic] = moment
+        return moment
 
 
 class GivenNormal(Normal):

@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from pyro_prme.conjugacy import Factors, Program, Structure
+from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import Natural
 from pyro_prme.inference.claims import Claim, Refusal, Rule
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.starts import prior_factor
 
 __all__ = ["Conjugate", "ConjugateFactors"]
+
+
+_MOST_SWEEPS = 50  # over the sites of a batch, if nothing else is asked for
 
 
 class Conjugate(Rule):
@@ -69,28 +72,28 @@ class ConjugateFactors(Claim):
         for key, value in natural.items():
             setattr(self, f"natural_{place}_{key}", value.detach())
 
-    def solve(self, program: Program, options: RunOptions) -> Factors:
-        """The factors of one run: kept ones as they are, local ones solved by sweeps until nothing moves."""
-        natural: dict[str, Natural] = {name: self.natural(name) for name in self.kept}
-        factors = Factors(program, natural, self.sites)
+    def solve(self, factors: Factors, options: RunOptions) -> None:
+        """Puts the factors of one run in place: kept ones as they are, local ones by sweeps until nothing moves."""
+        for name in self.kept:
+            factors.natural[name] = self.natural(name)
         for name in self.local:
             given = options.held.get(name) or options.started.get(name)
-            factors.natural[name] = given or prior_factor(program, name, factors)
+            factors.natural[name] = given or prior_factor(factors.program, name, factors)
         if self.local and not options.held:
             sweep_until_still(factors, self.local, options)
-        return factors
 
 
 @torch.no_grad()
 def sweep_until_still(factors: Factors, names: Sequence[str], options: RunOptions) -> int:
     """Sweeps over some sites until none of their natural parameters moves; returns the number of sweeps."""
     alone = not factors.program.coupled(names)
-    for sweep in range(1, options.sweeps + 1):
+    most = options.sweeps or _MOST_SWEEPS
+    for sweep in range(1, most + 1):
         before = {name: factors.natural[name] for name in names}
         factors.sweep(names)
         if alone or all(_still(before[name], factors.natural[name], options.tolerance) for name in names):
             return sweep
-    return options.sweeps
+    return most
 
 
 def _still(before: Mapping[str, Tensor], after: Mapping[str, Tensor], tolerance: float) -> bool:

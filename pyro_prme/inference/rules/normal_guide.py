@@ -55,7 +55,7 @@ class FreeNormal(OpenClaim):
     def title(self, name: str) -> str:
         return "Normal, reparameterised gradient"
 
-    def posterior(self, name: str, prior: Any, run: Any) -> Distribution:
+    def posterior(self, name: str, prior: Any, context: Any) -> Distribution:
         return normal_on_support(prior, self.loc, self.log_scale.exp())
 
 

@@ -81,7 +81,7 @@ class FreePoint(OpenClaim):
         scale = "unconstrained scale, with its Jacobian" if self.with_jacobian else "site's own scale"
         return f"point mass on the {scale}"
 
-    def posterior(self, name: str, prior: Any, run: Any) -> Tensor:
+    def posterior(self, name: str, prior: Any, context: Any) -> Tensor:
         return self._transform(self.free)
 
     def log_posterior(self, name: str, value: Tensor, posterior: Any) -> Tensor | None:
