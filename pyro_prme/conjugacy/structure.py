@@ -6,7 +6,7 @@ equals the model's own log density where every factor is a point: that is checke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import pyro
@@ -18,7 +18,7 @@ from pyro_prme.conjugacy.families import Family, family_of
 from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.program import Program, compile_program
 from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.tracing import is_model_site, numeric_run, symbolic_run
+from pyro_prme.conjugacy.tracing import Site, is_model_site, numeric_run, symbolic_run
 
 __all__ = ["Structure", "find_structure"]
 
@@ -38,6 +38,7 @@ class Structure(NamedTuple):
         priors: by site, the name of its distribution.
         trace: a run with all values drawn.
         program: the expected log joint; other sites have the values of the trace.
+        run_sites: what the symbolic run of the program recorded.
     """
 
     model: Callable
@@ -51,6 +52,7 @@ class Structure(NamedTuple):
     priors: Mapping[str, str]
     trace: Any
     program: Program
+    run_sites: tuple[Site, ...]
 
     @property
     def families(self) -> Mapping[str, Family]:
@@ -70,6 +72,11 @@ class Structure(NamedTuple):
         """The expected log joint on other data, with other values of the open sites."""
         sites = symbolic_run(self.model, args, kwargs, frozenset(self.closed), values)
         return compile_program(sites, {name: family.joint for name, family in self.families.items()})
+
+    def rebuilt_without(self, covered: Collection[str]) -> Program:
+        """The expected log joint on the same data without the densities of some sites."""
+        joint = {name: family.joint for name, family in self.families.items()}
+        return compile_program(self.run_sites, joint, covered)
 
 
 def find_structure(
@@ -110,7 +117,7 @@ def find_structure(
             else:
                 chosen.append(name)
         points = [_interior_run(model, args, kwargs, trace, chosen, seed) for seed in range(draws)]
-        found = _discover(model, args, kwargs, trace, chosen, refusals)
+        found, run_sites = _discover(model, args, kwargs, trace, chosen, refusals)
         while True:
             errors = _errors(model, args, kwargs, names, found, points)
             wrong = [name for name in names if not errors[name] <= _tolerance()]
@@ -126,12 +133,12 @@ def find_structure(
                 for v in sorted({v for t in found.parts[name][1] for v in t.names}):
                     refusals.setdefault(v, f"its expected log density of {name} is not the log density at a point")
             chosen = [name for name in chosen if name not in involved]
-            found = _discover(model, args, kwargs, trace, chosen, refusals)
+            found, run_sites = _discover(model, args, kwargs, trace, chosen, refusals)
     closed = tuple(name for name in names if name in found.families)
     observed = frozenset(name for name in names if trace.nodes[name]["is_observed"])
     priors = {name: _prior_name(trace.nodes[name]["fn"]) for name in names}
     refusals = {name: refusals[name] for name in names if name in refusals}
-    return Structure(model, args, kwargs, names, observed, closed, refusals, errors, priors, trace, found)
+    return Structure(model, args, kwargs, names, observed, closed, refusals, errors, priors, trace, found, run_sites)
 
 
 def _tolerance() -> float:
@@ -155,13 +162,14 @@ def _latent(trace: Any, names: Any = None) -> list[str]:
 
 def _discover(
     model: Callable, args: tuple, kwargs: Mapping[str, Any], trace: Any, chosen: list[str], refusals: dict[str, str]
-) -> Program:
+) -> tuple[Program, tuple[Site, ...]]:
     """Drops variables that are blamed, one run after the other, until a run goes through."""
     values = other_values(trace, _latent(trace))
     chosen = list(chosen)
     while True:
         try:
-            return compile_program(symbolic_run(model, args, kwargs, frozenset(chosen), values))
+            sites = symbolic_run(model, args, kwargs, frozenset(chosen), values)
+            return compile_program(sites), tuple(sites)
         except Refused as refused:
             lost = {v.name: why for v, why in refused.why.items() if v.name in chosen}
             if not lost:

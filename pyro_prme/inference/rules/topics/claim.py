@@ -39,6 +39,7 @@ class Documents(NamedTuple):
     step: LocalStep
     elog_theta: Tensor  # (W, K), of the batch's distinct words
     weight: float  # of a document: N / B and the like
+    place: Tensor | None  # of each of the batch's tokens among the model's, where those are not sorted by document
 
 
 class TopicFactors(Claim):
@@ -95,12 +96,14 @@ class TopicFactors(Claim):
         return WordMajorDirichlet(self.gamma, self.total, self._digamma)
 
     @torch.no_grad()
-    def solve(self, sites: Mapping[str, Site], factors: Factors, options: RunOptions) -> dict[str, Documents]:
+    def solve(
+        self, sites: Mapping[str, Site], factors: Factors, options: RunOptions, tolerance: float | None = None
+    ) -> dict[str, Documents]:
         """The E-step: loadings and assignments of the batch's documents, given all other factors."""
         name = self.roles["loadings"]
         words = word_form(site_terms(sites[self.words])[1])
         choice = choice_form(site_terms(sites[self.roles["assignment"]])[1], words)
-        batch, weight = batch_of(words, choice, sites[name])
+        batch, weight, place = batch_of(words, choice, sites[name])
         concentration, rate = self.prior_of_loadings(factors.program, factors)
         held, before = options.held.get(name), options.started.get(name)
         if held is None:
@@ -108,16 +111,16 @@ class TopicFactors(Claim):
             step = local_step(
                 *(batch.indptr, batch.local_word, batch.count, elog_theta, concentration, rate),
                 max_sweeps=options.sweeps or self.rule.max_sweeps,
-                tolerance=self.rule.tolerance,
+                tolerance=self.rule.tolerance if tolerance is None else tolerance,
                 start=None if before is None else (before.step.concentration, before.step.rate),
                 by_mean=self.rule.by_mean,
             )
-            found = Documents(batch, step, elog_theta, weight)
+            found = Documents(batch, step, elog_theta, weight, place)
         else:
             a = concentration + held.step.counts
             slope = (batch.length / held.step.epsilon).unsqueeze(-1)
             step = held.step._replace(concentration=a, rate=(rate + slope).expand_as(a))
-            found = held._replace(batch=batch, step=step, weight=weight)
+            found = held._replace(batch=batch, step=step, weight=weight, place=place)
         family = factors.program.families[name]
         factors.elsewhere[name] = lambda: self.loadings_statistics(found, family)
         factors.elsewhere[self.roles["topics"]] = self._topics_statistics
@@ -150,6 +153,33 @@ class TopicFactors(Claim):
             "log": (a.digamma() - rate.log()).reshape(family.shape),
             "x": (a / rate).reshape(family.shape),
         }
+
+    # As the engine has it: for comparison on a prototype.
+
+    def statistics_on(self, documents: Documents, program: Program) -> dict[str, dict[str, Tensor]]:
+        """The expected statistics of all three sites, those of the choices in full."""
+        loadings, assignment, topics = (self.roles[role] for role in ("loadings", "assignment", "topics"))
+        of_loadings = self.loadings_statistics(documents, program.families[loadings])
+        of_topics = self._topics_statistics()
+        batch, elog = documents.batch, of_loadings["log"].reshape(documents.step.counts.shape)
+        logits = elog[batch.document] + of_topics["log"].mT[batch.word]
+        phi = logits.softmax(-1)
+        if documents.place is not None:
+            phi = torch.empty_like(phi).index_copy_(0, documents.place, phi)
+        family = program.families[assignment]
+        shape = family.empty()["chosen"].shape
+        of_topics = {"log": of_topics["log"].reshape(program.families[topics].shape)}
+        return {loadings: of_loadings, topics: of_topics, assignment: {"chosen": phi.reshape(shape)}}
+
+    def natural_on(self, name: str, documents: Documents, family: Any) -> dict[str, Tensor]:
+        """Natural parameters of the loadings as they stand, or of the topics that these ask for."""
+        step = documents.step
+        if name == self.roles["loadings"]:
+            found = {"log": (step.concentration - 1).reshape(family.shape)}
+            return found | ({"x": -step.rate.reshape(family.shape)} if self.normalised else {})
+        counts = torch.zeros_like(self.gamma)
+        add_rows_(counts, documents.batch.words, step.statistics, documents.weight)
+        return {"log": (self._prior + counts.mT - 1).reshape(family.shape)}
 
     # The bound.
 
@@ -257,8 +287,8 @@ class TopicFactors(Claim):
         self.pending.zero_()
 
 
-def batch_of(words: WordForm, choice: ChoiceForm, loadings: Site) -> tuple[Batch, float]:
-    """The tokens as documents of words and counts, and what a document counts."""
+def batch_of(words: WordForm, choice: ChoiceForm, loadings: Site) -> tuple[Batch, float, Tensor | None]:
+    """The tokens as documents of words and counts, what a document counts, and how tokens were sorted, if they were."""
     weight = loadings.weight
     if weight.dim() and not bool((weight == weight.reshape(-1)[0]).all()):
         raise ValueError("Documents have different weights: give all documents of a batch one scale.")
@@ -269,12 +299,10 @@ def batch_of(words: WordForm, choice: ChoiceForm, loadings: Site) -> tuple[Batch
         raise ValueError("Words count a fraction of what their documents count: give both the same scale.")
     count = whole
     num = loadings.fn.shape()[0]
-    order = choice.document
+    order, word, place = choice.document, words.word, None
     if bool((order.diff() < 0).any()):
         place = torch.argsort(order, stable=True)
-        order, word, count = order[place], words.word[place], count[place]
-    else:
-        word = words.word
+        order, word, count = order[place], word[place], count[place]
     indptr = torch.zeros(num + 1, dtype=torch.int64)
     indptr[1:] = torch.bincount(order, minlength=num).cumsum(0)
-    return Batch(torch.arange(num), indptr, word, count.contiguous()), one
+    return Batch(torch.arange(num), indptr, word, count.contiguous()), one, place
