@@ -63,7 +63,7 @@ def anything(result: Any, script: Row) -> str:
 
 def printed(result: Any, script: Row) -> str:
     """The table that the script itself prints."""
-    spread = "Mean over seeds, largest less smallest in brackets; lower is better."
+    spread = "Mean over seeds (range over the seeds in brackets); lower is better."
     return f"{spread}\n\n{script['table'](result)}\n"
 
 
