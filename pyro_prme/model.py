@@ -48,10 +48,12 @@ class PRME(PyroModule):
     r"""Topic model with a random function prior on the loadings.
 
     .. math::
-        \ell_k \sim N(0, b I), \quad V_k \sim \mathrm{Beta}(1, \alpha), \quad
-        \theta_k \sim \mathrm{Dir}(\gamma_0), \quad p_k = V_k \textstyle\prod_{j<k} (1 - V_j)
+        \ell_k \sim N(0, b I), \quad V_k \sim \mathrm{Beta}(1, \alpha)
 
-        h_n \sim N(0, a I), \quad f_{nk} \sim N(\mu_f(h_n, \ell_k), \sigma^2_f(h_n, \ell_k)), \quad
+        p_k = V_k \textstyle\prod_{j<k} (1 - V_j), \quad \theta_k \sim \mathrm{Dir}(\gamma_0)
+
+        h_n \sim N(0, a I), \quad f_{nk} \sim N(\mu_f(h_n, \ell_k), \sigma^2_f(h_n, \ell_k))
+
         Z_{nk} \sim \mathrm{Gamma}(\beta p_k, \mathrm{scale} = e^{f_{nk}})
 
         C_{nm} \sim \mathrm{Disc}(Z_n / \textstyle\sum_k Z_{nk}), \quad X_{nm} \sim \mathrm{Disc}(\theta_{C_{nm}})
