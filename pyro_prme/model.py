@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import pyro
 import torch
@@ -73,6 +73,9 @@ class PRME(PyroModule):
         decoder: module that maps (h, ell) to the mean and variance of f, each (B, K).
         name: prefix of this model's parameters in Pyro's param store; each model gets its own by default.
     """
+
+    #: Names of sites by what they are for, for guides.
+    roles: ClassVar[Mapping[str, str]] = {"sticks": "V", "places": "ell", "embedding": "h", "function": "f"}
 
     alpha: float | Tensor  # a tensor where a run has drawn it (`swaps.HyperPriors`)
     beta: float | Tensor
@@ -261,6 +264,8 @@ class ShapePRME(PRME):
 
 class HDP(PRME):
     """Hierarchical Dirichlet process topic model: the same program with f = 0, and so without ell, h and f."""
+
+    roles: ClassVar[Mapping[str, str]] = {"sticks": "V"}
 
     def default_decoder(self) -> nn.Module:
         return nn.Identity()

@@ -63,6 +63,10 @@ class Claim(nn.Module):
     #: The sites whose factors these are.
     sites: tuple[str, ...]
 
+    #: Of its parameters, without weight decay; None for that of everything else.
+    learning_rate: float | None = None
+    #: Sites whose terms of the bound do not depend on the batch and take long: a report computes them once.
+    slow: tuple[str, ...] = ()
     #: Sites whose densities the claim computes itself, so that the engine leaves them out.
     covered: tuple[str, ...] = ()
 
@@ -70,20 +74,20 @@ class Claim(nn.Module):
         """What the plan prints for a site."""
         raise NotImplementedError
 
-    def terms(self, run: Run) -> dict[str, Tensor]:
-        """The bound of the sites for which the claim has a form of its own."""
+    def terms(self, run: Run, names: Sequence[str]) -> dict[str, Tensor]:
+        """The bound of those of the sites for which the claim has a form of its own."""
         return {}
 
     def objective(self, run: Run) -> dict[str, Tensor]:
         """The same, up to what no gradient moves."""
         return {}
 
-    def gather(self, run: Run, scale: float | None = None) -> None:
+    def gather(self, run: Run, share: float = 1.0) -> None:
         """Adds what a run found to what is pending for the next natural step.
 
         Args:
             run: on a batch.
-            scale: what a member of the batch counts; None for the weight that its plate gives it.
+            share: of this run in what the step is made of; the shares of all runs add up to one.
         """
 
     def natural_step(self, rate: float) -> None:
@@ -121,8 +125,8 @@ class GivenClaim(Claim):
         """Natural parameters of the factor, through which gradients pass."""
         raise NotImplementedError
 
-    def terms(self, run: Run) -> dict[str, Tensor]:
-        return dict.fromkeys(self.sites, torch.zeros(()))
+    def terms(self, run: Run, names: Sequence[str]) -> dict[str, Tensor]:
+        return dict.fromkeys(names, torch.zeros(()))
 
     def objective(self, run: Run) -> dict[str, Tensor]:
-        return self.terms(run)
+        return self.terms(run, self.sites)

@@ -70,12 +70,18 @@ class Run:
     factors: Factors
     local: Mapping[str, Any]
 
-    def terms(self) -> dict[str, Tensor]:
-        """The bound by site: E_q ln p of each, less E_q ln q where it is latent."""
+    def terms(self, *, slow: bool | None = None) -> dict[str, Tensor]:
+        """The bound by site: E_q ln p of each, less E_q ln q where it is latent.
+
+        Args:
+            slow: only the terms that take long and do not depend on the batch, or only the others; None for all.
+        """
+        late = {name for claim in self.claims for name in claim.slow}
+        names = [name for name in self.sites if slow is None or slow == (name in late)]
         special: dict[str, Tensor] = {}
         for claim in self.claims:
-            special |= claim.terms(self)
-        return {name: special[name] if name in special else self._term(name) for name in self.sites}
+            special |= claim.terms(self, [name for name in names if name in (*claim.sites, *claim.covered)])
+        return {name: special[name] if name in special else self._term(name) for name in names}
 
     def _term(self, name: str) -> Tensor:
         part = self.open.get(name)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from pyro_prme.inference.guide import ClosedFormGuide
+from pyro_prme.inference.rules.conjugate import ConjugateFactors
 from pyro_prme.inference.run import Run
 
 __all__ = ["natural_step"]
@@ -23,8 +24,10 @@ def natural_step(guide: ClosedFormGuide, run: Run, rate: float = 1.0) -> None:
     """
     claims: list[Any] = list(guide.claims)
     for claim in claims:
-        claim.gather(run)
-        claim.natural_step(rate)
-        for name in getattr(claim, "kept", ()):
+        if not isinstance(claim, ConjugateFactors):
+            claim.gather(run)
+            claim.natural_step(rate)
+            continue
+        for name in claim.kept:
             run.factors.update(name, rate)
             claim.set_natural(name, run.factors.natural[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from pyro_prme.conjugacy.families import Natural
 from pyro_prme.inference.claims import Claim, Refusal, Rule
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.starts import prior_factor
+
+if TYPE_CHECKING:
+    from pyro_prme.inference.run import Run
 
 __all__ = ["Conjugate", "ConjugateFactors"]
 
@@ -48,7 +52,7 @@ class ConjugateFactors(Claim):
         for place, name in enumerate(self.kept):
             for key, value in families[name].empty().items():
                 self.register_buffer(f"natural_{place}_{key}", value)
-        self.started = False
+        self._pending: dict[str, dict[str, Tensor]] = {}
 
     @staticmethod
     def _title_of(structure: Structure, name: str) -> str:
@@ -71,6 +75,22 @@ class ConjugateFactors(Claim):
         place = self.kept.index(name)
         for key, value in natural.items():
             setattr(self, f"natural_{place}_{key}", value.detach())
+
+    @torch.no_grad()
+    def gather(self, run: Run, share: float = 1.0) -> None:
+        for name in self.kept:
+            target = run.factors.target(name)
+            pending = self._pending.get(name)
+            self._pending[name] = {
+                key: share * part if pending is None else pending[key] + share * part for key, part in target.items()
+            }
+
+    @torch.no_grad()
+    def natural_step(self, rate: float) -> None:
+        for name, target in self._pending.items():
+            old = self.natural(name)
+            self.set_natural(name, target if rate == 1 else {key: old[key].lerp(target[key], rate) for key in target})
+        self._pending = {}
 
     def solve(self, factors: Factors, options: RunOptions) -> None:
         """Puts the factors of one run in place: kept ones as they are, local ones by sweeps until nothing moves."""

@@ -23,10 +23,11 @@ class Point(Rule):
 
     Args:
         unconstrained: take the point on the unconstrained scale; None to decide by the prior.
+        learning_rate: of its own, without weight decay; None for that of everything else.
     """
 
-    def __init__(self, unconstrained: bool | None = None) -> None:
-        self.unconstrained = unconstrained
+    def __init__(self, unconstrained: bool | None = None, *, learning_rate: float | None = None) -> None:
+        self.unconstrained, self.learning_rate = unconstrained, learning_rate
 
     def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
         reasons: dict[str, str] = {}
@@ -42,7 +43,7 @@ class Point(Rule):
                 free_scale = self.unconstrained
                 if free_scale is None:
                     free_scale = _unbounded(site["fn"], site["value"])
-                return FreePoint(name, site["fn"], site["value"], free_scale)
+                return FreePoint(name, site["fn"], site["value"], free_scale, self.learning_rate)
         return Refusal(reasons)
 
 
@@ -65,24 +66,36 @@ class FreePoint(OpenClaim):
         prior: its prior.
         value: where it starts.
         with_jacobian: whether the density is taken on the unconstrained scale.
+        learning_rate: see `Point`.
     """
 
     random = False
 
-    def __init__(self, name: str, prior: Any, value: Tensor, with_jacobian: bool) -> None:
+    def __init__(
+        self, name: str, prior: Any, value: Tensor, with_jacobian: bool, learning_rate: float | None = None
+    ) -> None:
         super().__init__()
-        self.sites = (name,)
+        self.sites, self.learning_rate = (name,), learning_rate
         self.with_jacobian = with_jacobian
         self._transform = biject_to(prior.support)
         self._event_dim = prior.event_dim
         self.free = nn.Parameter(self._transform.inv(value).detach().clone())
+
+    def value(self) -> Tensor:
+        """The point, on the site's own scale."""
+        return self._transform(self.free)
+
+    @torch.no_grad()
+    def set(self, value: Tensor) -> None:
+        """Moves the point."""
+        self.free.copy_(self._transform.inv(value))
 
     def title(self, name: str) -> str:
         scale = "unconstrained scale, with its Jacobian" if self.with_jacobian else "site's own scale"
         return f"point mass on the {scale}"
 
     def posterior(self, name: str, prior: Any, context: Any) -> Tensor:
-        return self._transform(self.free)
+        return self.value()
 
     def log_posterior(self, name: str, value: Tensor, posterior: Any) -> Tensor | None:
         if not self.with_jacobian:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -61,6 +61,7 @@ class TopicFactors(Claim):
         self.rule, self.roles, self.words = rule, dict(roles), words
         self.sites = (roles["loadings"], roles["assignment"], roles["topics"])
         self.covered = (words, roles["assignment"], roles["topics"])
+        self.slow = (roles["topics"],)
         self.normalised = structure.families[roles["loadings"]].title == Gamma.title
         prior = self._prior_of(structure.trace.nodes[roles["topics"]]["fn"])
         draw = structure.value(roles["topics"]).reshape(prior.shape)
@@ -183,14 +184,15 @@ class TopicFactors(Claim):
 
     # The bound.
 
-    def terms(self, run: Run) -> dict[str, Tensor]:
+    def terms(self, run: Run, names: Sequence[str]) -> dict[str, Tensor]:
         found, program, factors = run.local[self.roles["loadings"]], run.factors.program, run.factors
-        return {
-            self.roles["topics"]: self._topics_term(run.sites),
-            self.roles["loadings"]: self.loadings_term(program, factors, found) - self._counts_again(found),
-            self.roles["assignment"]: self._assignment_term(found),
-            self.words: found.weight * inner(found.step.statistics, self._elog_theta(found)),
+        of: dict[str, Callable[[], Tensor]] = {
+            self.roles["topics"]: lambda: self._topics_term(run.sites),
+            self.roles["loadings"]: lambda: self.loadings_term(program, factors, found) - self._counts_again(found),
+            self.roles["assignment"]: lambda: self._assignment_term(found),
+            self.words: lambda: found.weight * inner(found.step.statistics, self._elog_theta(found)),
         }
+        return {name: of[name]() for name in names}
 
     def objective(self, run: Run) -> dict[str, Tensor]:
         found = run.local[self.roles["loadings"]]
@@ -264,12 +266,11 @@ class TopicFactors(Claim):
     # Natural steps.
 
     @torch.no_grad()
-    def gather(self, run: Run, scale: float | None = None) -> None:
+    def gather(self, run: Run, share: float = 1.0) -> None:
         """Adds the counts of a run to those pending for the next natural step."""
         found: Documents = run.local[self.roles["loadings"]]
         self._prior = self._prior_of(run.sites[self.roles["topics"]].fn)
-        weight = found.weight if scale is None else scale
-        add_rows_(self.pending, found.batch.words, found.step.statistics, float(weight))
+        add_rows_(self.pending, found.batch.words, found.step.statistics, share * found.weight)
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:
