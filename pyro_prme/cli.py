@@ -10,11 +10,12 @@ import numpy as np
 import typer
 
 from pyro_prme.build import MODELS, PRESETS
+from pyro_prme.checks import fraction, whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.demo import run_demo
 from pyro_prme.evaluate import npmi_coherence, topic_diversity
 from pyro_prme.files import write_whole
-from pyro_prme.fitting import FIT_DEFAULTS, fit_in_folder, known_words, prepared, same_settings
+from pyro_prme.fitting import FIT_DEFAULTS, check_options, fit_in_folder, known_words, prepared, same_settings
 from pyro_prme.readers import load_corpus
 from pyro_prme.run_files import check_new, is_run, read_record
 from pyro_prme.runs import SavedRun, load_run, make_trainer, resume, settings_of
@@ -59,7 +60,7 @@ def fit(
     preset: Annotated[
         str | None, typer.Option(help=f"Settings that belong together: {', '.join(PRESETS)}.", show_default="default")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the documents.", show_default="40", min=1)] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the documents.", show_default="40")] = None,
     mode: Annotated[
         str | None, typer.Option(help="batch or online (steps after each batch).", show_default="batch")
     ] = None,
@@ -92,12 +93,14 @@ def fit(
     asked: dict[str, Any] = {"preset": preset, "epochs": epochs, "held_out": held_out}
     asked |= {"min_df": min_df, "max_df": max_df, "stop_words": stop_words}
     asked = {name: value for name, value in asked.items() if value is not None}
+    check_options(given | asked)
     documents = load_corpus(corpus, vocab=vocab)
     if resume_run:
         settings = same_settings(read_record(out)["settings"], given | asked)
     else:
         check_new(out)
-        settings = settings_of(preset or "default", **(given | {"num_topics": topics or 100}))
+        chosen = given | {"num_topics": 100 if topics is None else topics}
+        settings = settings_of("default" if preset is None else preset, **chosen)
         settings["fit"] = FIT_DEFAULTS | asked
     train, test = prepared(documents, settings, vocab)
     split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
@@ -122,13 +125,15 @@ def fit(
 @app.command()
 def topics(
     run: RunArgument,
-    words: Annotated[int, typer.Option(help="Words of each topic.", min=1)] = 10,
+    words: Annotated[int, typer.Option(help="Words of each topic.")] = 10,
     by: Annotated[str, typer.Option(help=f"How words are ranked: {', '.join(RANKINGS)}.")] = "probability",
-    correlations: Annotated[int, typer.Option(help="Correlated topics to name.", min=0)] = 3,
+    correlations: Annotated[int, typer.Option(help="Correlated topics to name.")] = 3,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
     """Print the topics in use, largest first, with their top words and strongest correlations."""
+    whole("--words", words)
+    whole("--correlations", correlations, 0)
     saved = load_run(run)
     matrix = saved.summary.get("topic_correlations")
     if matrix is None and correlations:
@@ -198,11 +203,12 @@ def evaluate(
 
     Example: prme evaluate run/ test.ldac
     """
+    whole("--seed", seed, 0)
+    shares = [0.9, 0.5, 0.1] if not observed else [fraction("--observed", share) for share in observed]
     saved = load_run(run)
     documents = _known_words(saved, corpus, vocab)
     posterior = saved.posterior
     used = posterior.topics(posterior.num_topics_used).values
-    shares = observed or [0.9, 0.5, 0.1]
     perplexity = {f"{share:g}": posterior.perplexity(documents.split_tokens(share, seed)) for share in shares}
     top = min(10, len(saved.vocabulary)), min(25, len(saved.vocabulary))
     scores: dict[str, Any] = {"documents": len(documents), "tokens": documents.num_tokens}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,23 @@ import pyro
 import torch
 from tqdm import tqdm
 
+from pyro_prme.build import MODELS, PRESETS
+from pyro_prme.checks import SETTINGS, choice, refusal, share_or_number, whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.files import read_words
 from pyro_prme.posterior import Posterior, default_dtype
 from pyro_prme.readers import load_corpus
 from pyro_prme.runs import SavedRun, Settings, save_run
 from pyro_prme.splits import TokenSplit
-from pyro_prme.train import Trainer
+from pyro_prme.train import MODES, Trainer
 
 __all__ = [
     "FIT_DEFAULTS",
+    "check_options",
     "correlation_kind",
     "fit_in_folder",
     "known_words",
+    "option_of",
     "prepared",
     "same_settings",
     "session",
@@ -96,7 +100,7 @@ def fit_in_folder(
                 saved = time.monotonic()
                 cost = saved - begin
 
-        trainer.fit(epochs - done, after_epoch)
+        trainer.fit(max(0, epochs - done), after_epoch)
     correlations = posterior.topic_correlations(corpus, kind=correlation_kind(posterior)).values
     save_run(folder, trainer, settings, corpus.vocabulary, {"topic_correlations": correlations})
     return posterior
@@ -107,6 +111,25 @@ def correlation_kind(posterior: Posterior) -> str:
     return "function" if "f" in posterior.guide.rules else "posterior"
 
 
+def option_of(name: str) -> str:
+    """The option of the command for a setting."""
+    return "--topics" if name == "num_topics" else f"--{name.replace('_', '-')}"
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """Refuses options of a wrong type or range by their names; None is an option that was not given."""
+    known: dict[str, Iterable[str]] = {"model": MODELS, "preset": PRESETS, "mode": MODES}
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name in known:
+            choice(option_of(name), value, known[name])
+        elif name in SETTINGS or name == "epochs":
+            SETTINGS.get(name, whole)(option_of(name), value)
+        elif name in ("min_df", "max_df"):
+            share_or_number(option_of(name), _number(value, name))
+
+
 def same_settings(saved: Settings, given: dict[str, Any]) -> Settings:
     """The settings of a run, which options given again must not contradict; only the epochs may change."""
     if "fit" not in saved:
@@ -114,8 +137,9 @@ def same_settings(saved: Settings, given: dict[str, Any]) -> Settings:
     parts = saved["build"] | saved["trainer"] | saved["fit"]
     for name, value in given.items():
         if name != "epochs" and value is not None and parts[name] != value:
-            option = {"num_topics": "topics"}.get(name, name.replace("_", "-"))
-            raise ValueError(f"The run has --{option} {parts[name]}, not {value}: leave the option out to resume it.")
+            raise ValueError(
+                f"The run has {option_of(name)} {parts[name]}, not {value}: leave the option out to resume it."
+            )
     return saved | {"fit": saved["fit"] | {"epochs": given.get("epochs", parts["epochs"])}}
 
 
@@ -165,5 +189,5 @@ def _number(text: str, name: str) -> float:
     try:
         return int(text) if text.isdecimal() else float(text)
     except ValueError:
-        option = name.replace("_", "-")
-        raise ValueError(f"--{option} is {text!r}: give a whole number such as 5, or a share such as 0.01.") from None
+        allowed = "a whole number of documents, such as 5, or a share of them from 0.0 to 1.0"
+        raise refusal(option_of(name), text, allowed) from None

@@ -15,6 +15,7 @@ import xarray as xr
 from torch import Tensor
 
 from pyro_prme.batch import Batch
+from pyro_prme.checks import choice, whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.evaluate import completion_perplexity
 from pyro_prme.expectations import expected
@@ -52,7 +53,7 @@ class Posterior:
     def __init__(
         self, model: PRME, guide: ClosedFormGuide, *, vocabulary: Iterable[str] | None = None, batch_size: int = 500
     ) -> None:
-        self.model, self.guide, self.batch_size = model, guide, batch_size
+        self.model, self.guide, self.batch_size = model, guide, whole("batch_size", batch_size)
         self.vocabulary = None if vocabulary is None else tuple(str(word) for word in vocabulary)
         if self.vocabulary is not None and len(self.vocabulary) != model.vocab_size:
             raise ValueError(
@@ -67,6 +68,7 @@ class Posterior:
         topics = self._labelled(gamma / gamma.sum(1, keepdims=True), "topic", "word")
         if n is None:
             return topics
+        whole("n", n)
         return topics.isel(topic=np.argsort(-self.usage().values, kind="stable")[:n])
 
     def top_words(self, n: int = 10, by: str = "probability") -> pd.DataFrame:
@@ -76,8 +78,8 @@ class Posterior:
             n: number of words.
             by: "probability", "lift" or "frex", see `words_of_topics`. Lift favours rare words.
         """
-        if by not in RANKINGS:
-            raise ValueError(f"by is {by!r}: choose one of {', '.join(RANKINGS)}.")
+        choice("by", by, RANKINGS)
+        whole("n", n)
         topics = self.topics()
         scores = RANKINGS[by](topics.values, self.usage().values)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
@@ -113,6 +115,7 @@ class Posterior:
         topics = self.topics()
         distance = self._labelled(hellinger(topics.values, topics.values[self._topic(k)]), "topic")
         others = distance.drop_sel(topic=k)
+        whole("n", n)
         return others.isel(topic=np.argsort(others.values, kind="stable")[:n])
 
     def topic_embeddings(self) -> xr.DataArray:
@@ -146,6 +149,7 @@ class Posterior:
 
     def representative_documents(self, k: int, n: int, documents: Corpus | Any) -> xr.DataArray:
         """The n documents with the largest proportion of topic k, dims (document,), largest first."""
+        whole("n", n)
         share = self.proportions(documents).isel(topic=self._topic(k))
         return share.isel(document=np.argsort(-share.values, kind="stable")[:n])
 
@@ -196,9 +200,7 @@ class Posterior:
             raise ValueError(f"{type(self.model).__name__} has no {site}: {what} needs a model with a random function.")
 
     def _topic(self, k: int) -> int:
-        if not 0 <= k < self.model.num_topics:
-            raise ValueError(f"There is no topic {k}: topics run from 0 to {self.model.num_topics - 1}.")
-        return k
+        return whole("The number of a topic", k, 0, self.model.num_topics - 1)
 
     def _labelled(self, values: np.ndarray, *dims: str) -> xr.DataArray:
         words = range(self.model.vocab_size) if self.vocabulary is None else self.vocabulary
@@ -248,8 +250,7 @@ class Posterior:
 
     def _values(self, documents: Corpus | Any, kind: str, what: str) -> np.ndarray:
         """What correlations are taken of, shape (N, K)."""
-        if kind not in _KINDS:
-            raise ValueError(f"kind is {kind!r}: choose 'function' or 'posterior'.")
+        choice("kind", kind, _KINDS)
         if kind == "function" and "f" not in self.guide.rules:
             raise ValueError(f"{type(self.model).__name__} has no random function: ask {what} for kind='posterior'.")
         values = self.random_function(documents) if kind == "function" else self.proportions(documents)

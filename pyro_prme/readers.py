@@ -56,7 +56,7 @@ def load_corpus(
         corpus = _aligned(_NAMED[str(source)](), words)
     else:
         path = Path(source)
-        format = format or _format_of(path)
+        format = _format_of(path) if format is None else format
         if format not in _READERS:
             raise ValueError(f"there is no format {format!r}: use one of {', '.join(_READERS)}")
         corpus = _READERS[format](path, words)
@@ -76,7 +76,7 @@ def save_corpus(corpus: Corpus, path: str | Path, *, format: str | None = None) 
         format: as in ``load_corpus``, if the name does not tell.
     """
     path = Path(path)
-    format = format or _format_of(path)
+    format = _format_of(path) if format is None else format
     if format == "npz":
         arrays = counts_arrays(corpus.counts)
         arrays |= {"vocabulary": np.array(corpus.vocabulary), "names": np.array(corpus.names)}

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
 from pyro_prme.build import PRESETS, build
+from pyro_prme.checks import SETTINGS, choice
 from pyro_prme.guide import PRMEGuide
 from pyro_prme.model import PRME
 from pyro_prme.posterior import Posterior, default_dtype
@@ -69,8 +70,7 @@ def settings_of(preset: str = "default", **given: Any) -> Settings:
     Returns:
         Under "build" and "trainer".
     """
-    if preset not in PRESETS:
-        raise ValueError(f"preset is {preset!r}: choose one of {', '.join(PRESETS)}.")
+    choice("preset", preset, PRESETS)
     chosen = PRESETS[preset] | {name: value for name, value in given.items() if value is not None}
     if "num_topics" not in chosen:
         raise ValueError("num_topics is missing: say how many topics the model may use.")
@@ -86,6 +86,9 @@ def settings_of(preset: str = "default", **given: Any) -> Settings:
     unknown = chosen.keys() - settings["build"].keys() - settings["trainer"].keys()
     if unknown:
         raise ValueError(f"There is no setting {min(unknown)!r}.")
+    for values in settings.values():
+        for name in values.keys() & SETTINGS.keys():
+            SETTINGS[name](name, values[name])
     return settings
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 
+from pyro_prme.checks import fraction, whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.counts import counts_arrays, counts_from_arrays
 from pyro_prme.files import compressed_npz, open_npz, read_bytes, write_whole
@@ -68,8 +69,8 @@ class TokenSplit:
 
 def token_split(corpus: Corpus, observed: float, seed: int) -> TokenSplit:
     """See ``Corpus.split_tokens``."""
-    if not 0 < observed < 1:
-        raise ValueError(f"observed is {observed}, and must be a fraction between 0 and 1, such as 0.9")
+    fraction("observed", observed)
+    whole("seed", seed, 0)
     documents = np.flatnonzero(corpus.lengths >= 2)
     if documents.size == 0:
         raise ValueError("no document has two tokens, so none can be split: give longer documents")

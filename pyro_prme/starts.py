@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.cluster import kmeans_plusplus
 from torch import Tensor
 
+from pyro_prme.checks import choice
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.rules import DirichletTopics, Point
 from pyro_prme.sticks import sticks_from_weights
@@ -128,8 +129,7 @@ def begin(guide: ClosedFormGuide, counts: sparse.csr_matrix, start: str = "kmean
         start: a key of `STARTS`.
         seed: decides the start.
     """
-    if start not in STARTS:
-        raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
+    choice("start", start, STARTS)
     topics = guide.rule("theta")
     if not isinstance(topics, DirichletTopics):
         raise ValueError("A start sets the Dirichlet parameters of theta, and this guide has another rule for theta.")

@@ -212,6 +212,7 @@ def test_bad_settings_get_one_line(files):
     assert "33 topics and 32 distinct words" in error_of("fit", train, "--topics", 33, "--out", out)
     assert "41 topics and 40 documents" in error_of("fit", train, "--topics", 41, "--out", out)
     assert "model is 'lda'" in error_of("fit", train, "--model", "lda", "--topics", 3, "--out", out)
+    assert "test_size is nan: it must be" in error_of("fit", train, "--held-out", "nan", "--out", out)
     assert "preset is 'x'" in error_of("fit", train, "--preset", "x", "--out", out)
     assert "mode is 'fast'" in error_of("fit", train, "--mode", "fast", "--topics", 3, "--out", out)
     assert "gamma0 is -1.0" in error_of("fit", train, "--gamma0", -1, "--topics", 3, "--out", out)
@@ -225,7 +226,38 @@ def test_wrong_usage_has_code_2():
     assert "CORPUS" in error_of("fit", code=2)
     assert "nope" in error_of("nope", code=2)
     assert "--speed" in error_of("info", "kjv", "--speed", "3", code=2)
-    assert "epochs" in error_of("fit", "kjv", "--out", "x", "--epochs", "0", code=2)
+
+
+WRONG_OPTIONS = [
+    (["--topics", "0"], "--topics is 0: it must be a whole number of at least 2."),
+    (["--topics", "-3"], "--topics is -3: it must be a whole number of at least 2."),
+    (["--epochs", "0"], "--epochs is 0: it must be a whole number of at least 1."),
+    (["--batch-size", "0"], "--batch-size is 0: it must be a whole number of at least 1."),
+    (["--seed", "-1"], "--seed is -1: it must be a whole number from 0 to 18446744073709551615."),
+    (["--alpha", "inf"], "--alpha is inf: it must be a finite number above 0."),
+    (["--beta", "0"], "--beta is 0.0: it must be a finite number above 0."),
+    (["--gamma0", "nan"], "--gamma0 is nan: it must be a finite number above 0."),
+    (["--preset", ""], "--preset is '': it must be one of default, predictive, paper."),
+    (["--model", "lda"], "--model is 'lda': it must be one of prme, hdp, diln."),
+    (["--mode", "fast"], "--mode is 'fast': it must be one of batch, online."),
+    (["--min-df", "-1"], "--min-df is -1.0: it must be a whole number of documents"),
+    (["--max-df", "nan"], "--max-df is nan: it must be a whole number of documents"),
+    (["--min-df", "few"], "--min-df is 'few': it must be a whole number of documents"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS)
+def test_wrong_options_are_refused_by_name_before_a_corpus_is_read(tmp_path, options, message):
+    for resume in ([], ["--resume"]):
+        assert message in error_of("fit", "no corpus", "--out", tmp_path / "run", *resume, *options)
+
+
+def test_wrong_options_of_the_other_commands_are_refused_by_name():
+    assert "--words is 0: it must be a whole number of at least 1." in error_of("topics", "x", "--words", 0)
+    assert "--correlations is -1: it must be" in error_of("topics", "x", "--correlations", -1)
+    assert "--seed is -1: it must be a whole number of at least 0." in error_of("evaluate", "x", "kjv", "--seed", -1)
+    for share in (0, 1, 2, "nan"):
+        assert "it must be a finite number above 0 and below 1." in error_of("evaluate", "x", "y", "--observed", share)
 
 
 def test_bad_runs_get_one_line(fitted, files):

@@ -209,7 +209,7 @@ def test_a_broken_token_split_is_refused(corpus: Corpus, tmp_path: Path) -> None
 
 def test_observed_must_be_a_fraction(corpus: Corpus) -> None:
     for bad in (0, 1, 90, float("nan")):
-        with pytest.raises(ValueError, match="fraction between 0 and 1"):
+        with pytest.raises(ValueError, match=r"observed is .*: it must be a finite number above 0 and below 1"):
             corpus.split_tokens(bad)
 
 
