@@ -184,7 +184,7 @@ class PRMETopicModel(FittedTopicModel):
                 f"There are more topics, n_components={self.n_components}, than documents with words, "
                 f"n_samples={counts.shape[0]}."
             )
-        words = int((counts.getnnz(axis=0) > 0).sum())
+        words = len(np.unique(counts.indices))
         if self.n_components > words:
             raise ValueError(
                 f"There are more topics, n_components={self.n_components}, than distinct words in X, of "

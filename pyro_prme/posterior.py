@@ -229,7 +229,7 @@ class Posterior:
             size = part.shape[0]
             if not part.nnz:
                 part = scipy.sparse.vstack([part, np.eye(1, counts.shape[1], dtype=part.dtype)], format="csr")
-            batch = Batch.from_csr(part)
+            batch = Batch.of_rows(part)
             yield size, Batch(batch.documents % self.model.num_documents, batch.indptr, batch.word, batch.count)
 
     def _ask(self, documents: Corpus | Any, read: Callable[[Run], Tensor], dim: str = "topic") -> xr.DataArray:

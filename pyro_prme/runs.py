@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from pyro_prme.batch import Batch
 from pyro_prme.build import PRESETS, build
 from pyro_prme.checks import SETTINGS, choice
+from pyro_prme.counts import sound_csr
 from pyro_prme.guide import PRMEGuide
 from pyro_prme.model import PRME
 from pyro_prme.posterior import Posterior, default_dtype
@@ -101,9 +102,9 @@ def make_trainer(counts: sparse.csr_matrix, settings: Settings, *, begin: bool =
         begin: False leaves the start out, for a trainer that will load a state.
     """
     num_topics = settings["build"]["num_topics"]
-    counts = sparse.csr_matrix(counts)
-    for axis, what in ((1, "documents with words"), (0, "distinct words")):
-        number = int((counts.getnnz(axis) > 0).sum())
+    counts = sound_csr(counts)
+    words, documents = len(np.unique(counts.indices)), int(np.count_nonzero(np.diff(counts.indptr)))
+    for number, what in ((documents, "documents with words"), (words, "distinct words")):
         if number < num_topics:
             raise ValueError(f"There are {num_topics} topics and {number} {what}: ask for at most {number} topics.")
     with pyro.settings.context(module_local_params=True):
@@ -225,7 +226,7 @@ def _check_continues(folder: Path, record: Mapping[str, Any]) -> None:
 
 def _fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
     """A short name of a corpus, to notice another one."""
-    counts = sparse.csr_matrix(counts)
+    counts = sound_csr(counts)
     value = zlib.crc32("\n".join(vocabulary).encode())
     for array in (counts.indptr, counts.indices, counts.data):
         value = zlib.crc32(np.asarray(array, dtype=np.int64).tobytes(), value)

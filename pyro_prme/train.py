@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
 from pyro_prme.checks import all_settings, choice, whole
+from pyro_prme.counts import sound_csr
 from pyro_prme.elbo import Bound, ClosedForm_ELBO
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.model import PRME
@@ -80,7 +81,7 @@ class Trainer:
             choice("start", start, STARTS)
         all_settings(batch_size=batch_size, gradient_steps=gradient_steps, delay=delay, decay=decay, seed=seed)
         all_settings(learning_rate=learning_rate, stick_rate=stick_rate, weight_decay=weight_decay)
-        self.model, self.guide, self.counts = model, guide, sparse.csr_matrix(counts)
+        self.model, self.guide, self.counts = model, guide, sound_csr(counts)
         if not self.counts.nnz:
             raise ValueError(f"The {counts.shape[0]} documents have no words: there is nothing to fit.")
         self.mode, self.batch_size, self.gradient_steps = mode, batch_size, gradient_steps
@@ -112,7 +113,7 @@ class Trainer:
 
     def _cut(self, documents: np.ndarray) -> Iterator[Batch]:
         for rows in np.array_split(documents, -(-len(documents) // self.batch_size)):
-            yield Batch.from_csr(self.counts, rows)
+            yield Batch.of_rows(self.counts, rows)
 
     def step(self, batch: Batch) -> dict[str, float]:
         """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
@@ -204,7 +205,7 @@ class Trainer:
 
     def _slow_terms(self) -> dict[str, float]:
         """Terms of the sites whose rules are slow: they do not depend on the batch."""
-        return self._expect(Batch.from_csr(self.counts, [0]), slow=True)[1]
+        return self._expect(Batch.of_rows(self.counts, np.array([0])), slow=True)[1]
 
     @torch.no_grad()
     def recentre(self) -> None:

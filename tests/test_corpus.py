@@ -86,7 +86,7 @@ def test_bad_counts_are_refused(counts: object, words: tuple, names: tuple, mess
 def test_indices_outside_the_matrix_are_refused() -> None:
     matrix = scipy.sparse.csr_array(np.eye(2))
     matrix.indices[0] = 7
-    with pytest.raises(ValueError, match="no good matrix"):
+    with pytest.raises(ValueError, match="matrix is broken: it has an entry in column 7"):
         Corpus(matrix, WORDS)
 
 
