@@ -19,7 +19,7 @@ from pyro_prme.fitting import FIT_DEFAULTS, check_options, fit_in_folder, known_
 from pyro_prme.readers import load_corpus
 from pyro_prme.run_files import check_new, is_run, read_record
 from pyro_prme.runs import SavedRun, load_run, make_trainer, resume, settings_of
-from pyro_prme.show import OneLineErrors, as_csv, as_json, as_table, topic_lines, topic_rows
+from pyro_prme.show import OneLineErrors, as_csv, as_json, as_table, echo, topic_lines, topic_rows
 from pyro_prme.words_of_topics import RANKINGS
 
 __all__ = ["app", "main"]
@@ -47,7 +47,9 @@ Vocab = Annotated[
     Path | None, typer.Option(help="File with one word a line, for counts without words. Found by itself if beside.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+Csv = Annotated[
+    bool, typer.Option("--csv", help="Print CSV. A text that a spreadsheet might run as a formula gets a ' before it.")
+]
 
 
 @app.command()
@@ -109,17 +111,15 @@ def fit(
         posterior = fit_in_folder(out, trainer, settings, train, settings["fit"]["epochs"], split)
     except KeyboardInterrupt:
         if not is_run(out):
-            typer.echo("interrupted before the first checkpoint: nothing was kept", err=True)
+            echo("interrupted before the first checkpoint: nothing was kept", err=True)
         else:
             again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out), "--resume"]
-            typer.echo(f"interrupted; the last checkpoint is kept. Go on with: {shlex.join(again)}", err=True)
+            echo(f"interrupted; the last checkpoint is kept. Go on with: {shlex.join(again)}", err=True)
         raise typer.Exit(130) from None
     last = trainer.history[-1]
     score = f", held-out perplexity {last['perplexity']:.1f}" if "perplexity" in last else ""
     used = f"{posterior.num_topics_used} of {settings['build']['num_topics']} topics in use"
-    typer.echo(
-        f"{out}: {len(trainer.history)} epochs, bound {last['bound']:.6g}{score}, {used}. Next: prme topics {out}"
-    )
+    echo(f"{out}: {len(trainer.history)} epochs, bound {last['bound']:.6g}{score}, {used}. Next: prme topics {out}")
 
 
 @app.command()
@@ -137,16 +137,16 @@ def topics(
     saved = load_run(run)
     matrix = saved.summary.get("topic_correlations")
     if matrix is None and correlations:
-        typer.echo("no correlations yet: they come with the last epoch of `prme fit`", err=True)
+        echo("no correlations yet: they come with the last epoch of `prme fit`", err=True)
     rows = topic_rows(saved.posterior, matrix, words=words, by=by, others=correlations)
     if json:
-        typer.echo(as_json(rows))
+        echo(as_json(rows))
     elif csv:
         pairs = [" ".join(f"{c['topic']}:{c['correlation']:.3f}" for c in row.get("correlations", [])) for row in rows]
         table = [[row["topic"], row["share"], " ".join(row["words"]), p] for row, p in zip(rows, pairs, strict=True)]
-        typer.echo(as_csv(["topic", "share", "words", "correlations"], table))
+        echo(as_csv(["topic", "share", "words", "correlations"], table))
     else:
-        typer.echo("\n".join(topic_lines(rows)))
+        echo("\n".join(topic_lines(rows)))
 
 
 @app.command()
@@ -165,7 +165,7 @@ def transform(
     documents = _known_words(saved, corpus, vocab)
     unknown = int((documents.lengths == 0).sum())
     if unknown:
-        typer.echo(f"warning: {unknown} of {len(documents)} documents have no known word and get the prior", err=True)
+        echo(f"warning: {unknown} of {len(documents)} documents have no known word and get the prior", err=True)
     proportions = saved.posterior.proportions(documents).values
     if json:
         text = as_json(
@@ -180,7 +180,7 @@ def transform(
             header, [[n, *(f"{x:.6g}" for x in p)] for n, p in zip(documents.names, proportions, strict=True)]
         )
     if output is None:
-        typer.echo(text)
+        echo(text)
     else:
         write_whole({output: f"{text}\n".encode()})
 
@@ -217,7 +217,7 @@ def evaluate(
         "npmi": float(np.mean(npmi_coherence(used, documents, top[0]))),
         "diversity": topic_diversity(used, top[1]),
     }
-    typer.echo(as_table(scores, json, csv))
+    echo(as_table(scores, json, csv))
 
 
 @app.command()
@@ -229,7 +229,7 @@ def info(
 ) -> None:
     """Sizes of a corpus, or settings and state of a run."""
     if not is_run(what):
-        typer.echo(as_table(load_corpus(what, vocab=vocab).summary(), json, csv))
+        echo(as_table(load_corpus(what, vocab=vocab).summary(), json, csv))
         return
     saved = load_run(what)
     table: dict[str, Any] = {"pyro_prme": saved.version, "epochs": len(saved.history)}
@@ -237,7 +237,7 @@ def info(
     table |= {"vocabulary": len(saved.vocabulary), "documents": saved.model.num_documents}
     for part, values in saved.settings.items():
         table |= {f"{part}.{key}": value for key, value in values.items()}
-    typer.echo(as_table(table, json, csv))
+    echo(as_table(table, json, csv))
 
 
 @app.command()
@@ -249,9 +249,9 @@ def demo(
 ) -> None:
     """Fit PRME and HDP to the bundled King James Bible; print topics, correlations and scores; draw pictures."""
     try:
-        run_demo(out, quick, typer.echo)
+        run_demo(out, quick, echo)
     except KeyboardInterrupt:
-        typer.echo("interrupted; the same command goes on from the last checkpoint", err=True)
+        echo("interrupted; the same command goes on from the last checkpoint", err=True)
         raise typer.Exit(130) from None
 
 
@@ -265,5 +265,5 @@ def _known_words(saved: SavedRun, source: str, vocab: Path | None) -> Corpus:
     corpus, dropped = known_words(saved, source, vocab)
     if dropped:
         total = corpus.num_tokens + dropped
-        typer.echo(f"note: {dropped} of {total} tokens are of words that the run does not know", err=True)
+        echo(f"note: {dropped} of {total} tokens are of words that the run does not know", err=True)
     return corpus

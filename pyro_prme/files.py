@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import re
+import stat
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,28 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["compressed_npz", "first_bad_word", "open_npz", "read_bytes", "read_text_lines", "read_words", "write_whole"]
+__all__ = [
+    "compressed_npz",
+    "first_bad_word",
+    "open_npz",
+    "printable",
+    "read_bytes",
+    "read_text_lines",
+    "read_words",
+    "write_whole",
+]
 
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but tabs and line ends
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff]")
+
+
+def printable(text: str) -> str:
+    r"""The text with every control character spelled out, as ``\x1b``: what a file or its name says to a terminal.
+
+    Tabs and line ends stay, and so do all letters. Halves of surrogate pairs, as in names of files that are not in
+    UTF-8, are spelled out too, since they cannot be written.
+    """
+    return _CONTROLS.sub(lambda found: ascii(found.group())[1:-1], text)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -112,17 +132,29 @@ def compressed_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
 def write_whole(contents: Mapping[Path, bytes]) -> None:
     """Write each file (gzipped if its name ends in ``.gz``), all whole, or leave what was there.
 
-    Every content goes to a temporary file in its own folder; the files take their names once all are on the disk.
+    Every content goes to a temporary file in its own folder; the files take their names once all are on the disk. A
+    link stays, and the file that it points to is written. A terminal, a pipe or another device for characters, such as
+    ``/dev/null``, stays too, and the content is sent to it, before any file takes its name. Disks and sockets are
+    refused.
     """
-    temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in contents}
+    path, temporary, places = Path(), dict[Path, Path](), dict[Path, Path]()
     try:
+        for path in contents:
+            if not _is_stream(path):
+                places[path] = Path(os.path.realpath(path))
+                temporary[path] = places[path].with_name(f".{places[path].name}.{os.getpid()}.tmp")
         for path, data in contents.items():
+            packed = gzip.compress(data, compresslevel=6, mtime=0) if path.suffix == ".gz" else data
+            if path not in temporary:
+                with open(os.open(path, os.O_WRONLY), "wb") as stream:
+                    stream.write(packed)
+                continue
             with open(temporary[path], "wb") as file:
-                file.write(gzip.compress(data, compresslevel=6, mtime=0) if path.suffix == ".gz" else data)
+                file.write(packed)
                 file.flush()
                 os.fsync(file.fileno())
-        for path in contents:
-            os.replace(temporary[path], path)
+        for path, place in places.items():
+            os.replace(temporary[path], place)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ValueError(f"{path} cannot be written ({reason}): check the folder and the space on the disk") from None
@@ -130,3 +162,16 @@ def write_whole(contents: Mapping[Path, bytes]) -> None:
         for leftover in temporary.values():
             with contextlib.suppress(OSError, ValueError):
                 leftover.unlink()
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether the path is of a terminal, a pipe or the like, which is written to as it is; a ``ValueError`` if not."""
+    try:
+        kind = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(kind):
+        raise ValueError("it is a folder")
+    if stat.S_ISBLK(kind) or stat.S_ISSOCK(kind):
+        raise ValueError("it is a disk or a socket, and no file")
+    return not stat.S_ISREG(kind)

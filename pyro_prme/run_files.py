@@ -60,6 +60,8 @@ def write_checkpoint(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"{folder} cannot be made ({error.strerror}): check the path.") from None
+    if (folder / "run.json").is_symlink() or (folder / "vocabulary.txt").is_symlink():
+        raise ValueError(f"{folder} has links in place of its files: copy the run, and go on with the copy.")
     state = f"state-{1 + max(map(_number, _ours(folder)), default=0)}.safetensors"
     words = {} if is_run(folder) else {folder / "vocabulary.txt": "".join(f"{word}\n" for word in vocabulary).encode()}
     named = {"format": FORMAT, "state": state, **record}

@@ -9,6 +9,8 @@ import os
 import random
 import re
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import time
@@ -23,6 +25,7 @@ import pyro_prme
 from pyro_prme import Batch, Corpus, PRMEGuide, save_corpus
 from pyro_prme.cli import app
 from pyro_prme.run_files import read_record, read_tensors
+from pyro_prme.show import as_csv
 
 COMMANDS = ("fit", "topics", "transform", "evaluate", "info", "demo")
 
@@ -319,6 +322,134 @@ def test_nothing_global_stays_changed(fitted):
     prme("topics", fitted / "run")
     assert torch.get_default_dtype() == before[0] == torch.float64
     assert torch.equal(torch.get_rng_state(), before[1])
+
+
+# What foreign files do to a terminal, a spreadsheet or a device.
+
+
+def test_escapes_of_foreign_files_do_not_reach_the_terminal(fitted, tmp_path):
+    escape, c1 = "\x1b]0;title\x07\x1b[2J", "\x9b2J"
+    for name in (f"no{escape}.ldac", f"no{c1}.ldac", f"bad{escape}.xyz", "half\udcff.ldac"):
+        line = error_of("info", tmp_path / name)
+        assert not re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff]", line)
+        assert "ldac" in line or "xyz" in line
+    assert r"no\x1b]0;title\x07\x1b[2J.ldac" in error_of("info", tmp_path / f"no{escape}.ldac")
+    run = tmp_path / "run"
+    run.mkdir()
+    for file in (fitted / "run").iterdir():
+        (run / file.name).write_bytes(file.read_bytes())
+    record = json.loads((run / "run.json").read_text())
+    record["pyro_prme"] = f"{escape}\n{c1}"
+    record["settings"]["fit"] |= {f"x{escape}": f"y{c1}", "held_out": f"z{escape}\nbuild.alpha  7"}
+    (run / "run.json").write_text(json.dumps(record))
+    for options in ([], ["--json"], ["--csv"]):
+        text = prme("info", run, *options).stdout
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
+    assert json.loads(prme("info", run, "--json").stdout)["pyro_prme"] == f"{escape}\n{c1}"
+    assert "\nbuild.alpha  7" not in prme("info", run).stdout
+    (run / "run.json").write_text(json.dumps(record | {"format": escape}))
+    assert "\x1b" not in error_of("topics", run)
+
+
+def csv_text(cell):
+    """The text of a cell as it was before `csv_cell`."""
+    return cell.removeprefix("'")
+
+
+RISKY = (
+    "=1+2",
+    "+cmd|x",
+    "-x",
+    "@SUM(A1)",
+    "\tx",
+    "\rx",
+    "'quoted",
+    "''twice",
+    '="a,b"',
+    "plain",
+    "-",
+    "",
+    "-5",
+    "1e3",
+)
+
+
+def test_cells_of_text_are_no_formulas_and_round_trip():
+    text = as_csv(["=header"], [[cell, 1.5, -2] for cell in RISKY])
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert rows[0] == ["'=header"]
+    for cell, row in zip(RISKY, rows[1:], strict=True):
+        assert row[0][:1] not in tuple("=+-@\t\r") or row[0] == "-5"  # a number is no formula
+        assert csv_text(row[0]) == cell
+        assert row[1:] == ["1.5", "-2"]
+
+
+def test_words_and_names_that_look_like_formulas_are_quoted(tmp_path):
+    corpus = small_corpus()
+    words = ("=HYPERLINK(1)", "@x", *corpus.vocabulary[2:])
+    named = Corpus(corpus.counts, words, tuple(f"=doc{n}" for n in range(len(corpus))))
+    save_corpus(named, tmp_path / "c.npz")
+    prme("fit", tmp_path / "c.npz", "--topics", 3, "--epochs", 1, "--out", tmp_path / "run")
+    prme("transform", tmp_path / "run", tmp_path / "c.npz", "-o", tmp_path / "out.csv")
+    rows = list(csv.reader(io.StringIO((tmp_path / "out.csv").read_text())))[1:]
+    assert [row[0] for row in rows] == [f"'=doc{n}" for n in range(40)]
+    assert [csv_text(row[0]) for row in rows] == list(named.names)
+    table = list(csv.DictReader(io.StringIO(prme("topics", tmp_path / "run", "--csv", "--words", 32).stdout)))
+    assert all(row["words"][0] not in "=+-@" for row in table)
+    assert {word for row in table for word in csv_text(row["words"]).split()} == set(words)
+    assert "=HYPERLINK" in prme("topics", tmp_path / "run", "--words", 32).stdout
+
+
+def test_output_to_a_link_or_a_pipe_goes_through_it(fitted, tmp_path):
+    command = ["transform", fitted / "run", fitted / "test.npz", "-o"]
+    prme(*command, tmp_path / "out.csv")
+    expected = (tmp_path / "out.csv").read_bytes()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "target.csv").write_text("old")
+    for target in ("folder/target.csv", "folder/new.csv"):
+        (tmp_path / "link.csv").symlink_to(target)
+        prme(*command, tmp_path / "link.csv")
+        assert (tmp_path / "link.csv").is_symlink()
+        assert (tmp_path / target).read_bytes() == expected
+        (tmp_path / "link.csv").unlink()
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE)
+    prme(*command, tmp_path / "pipe")
+    assert reader.communicate(timeout=60)[0] == expected
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "loop").symlink_to("loop")
+    assert "cannot be written (Too many levels of symbolic links)" in error_of(*command, tmp_path / "loop")
+    assert "cannot be written (it is a folder)" in error_of(*command, tmp_path / "folder")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "door"))
+        assert "it is a disk or a socket" in error_of(*command, tmp_path / "door")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["door", "folder", "loop", "out.csv", "pipe"]
+
+
+def test_output_to_a_device_leaves_the_device(fitted, tmp_path):
+    command = ["transform", fitted / "run", fitted / "test.npz", "-o"]
+    try:
+        os.mknod(tmp_path / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        os.mknod(tmp_path / "full", 0o666 | stat.S_IFCHR, os.makedev(1, 7))
+        (tmp_path / "null").write_bytes(b"x")
+    except OSError:
+        pytest.skip("devices cannot be made here")
+    prme(*command, tmp_path / "null")
+    assert (tmp_path / "null").is_char_device()
+    assert "No space left on device" in error_of(*command, tmp_path / "full")
+    assert (tmp_path / "full").is_char_device()
+
+
+def test_a_run_of_links_is_not_written_through(fitted, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    for file in (fitted / "run").iterdir():
+        (run / file.name).symlink_to(file)
+    before = (fitted / "run" / "run.json").read_bytes()
+    assert "has links in place of its files" in error_of(
+        "fit", fitted / "train.npz", "--out", run, "--resume", "--epochs", 4
+    )
+    assert (fitted / "run" / "run.json").read_bytes() == before
 
 
 # Real processes.
