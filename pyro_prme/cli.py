@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from pyro_prme.readers import load_corpus
 from pyro_prme.run_files import check_new, is_run, read_record
 from pyro_prme.runs import SavedRun, load_run, make_trainer, resume, settings_of
 from pyro_prme.show import OneLineErrors, as_csv, as_json, as_table, echo, topic_lines, topic_rows
+from pyro_prme.stopping import Stopped, stop_signals
 from pyro_prme.words_of_topics import RANKINGS
 
 __all__ = ["app", "main"]
@@ -86,7 +88,10 @@ def fit(
         bool, typer.Option("--resume", help="Go on with the run in --out, with its own settings.")
     ] = False,
 ) -> None:
-    """Fit a model to a corpus; a checkpoint is kept after each epoch.
+    """Fit a model to a corpus.
+
+    A checkpoint is kept after each epoch, or less often where that would take more than a tenth of the time. Ctrl-C,
+    SIGTERM and SIGHUP end the fit and leave the last one, from which --resume goes on.
 
     Example: prme fit corpus.ldac --vocab vocab.txt --topics 100 --out run/
     """
@@ -106,16 +111,16 @@ def fit(
         settings["fit"] = FIT_DEFAULTS | asked
     train, test = prepared(documents, settings, vocab)
     split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
-    trainer = resume(out, train.counts, train.vocabulary)[0] if resume_run else make_trainer(train.counts, settings)
     try:
-        posterior = fit_in_folder(out, trainer, settings, train, settings["fit"]["epochs"], split)
-    except KeyboardInterrupt:
-        if not is_run(out):
-            echo("interrupted before the first checkpoint: nothing was kept", err=True)
-        else:
-            again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out), "--resume"]
-            echo(f"interrupted; the last checkpoint is kept. Go on with: {shlex.join(again)}", err=True)
-        raise typer.Exit(130) from None
+        with stop_signals():
+            if resume_run:
+                trainer = resume(out, train.counts, train.vocabulary)[0]
+            else:
+                trainer = make_trainer(train.counts, settings)
+            posterior = fit_in_folder(out, trainer, settings, train, settings["fit"]["epochs"], split)
+    except KeyboardInterrupt as stop:
+        again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out), "--resume"]
+        raise _stopped(stop, out, shlex.join(again)) from None
     last = trainer.history[-1]
     score = f", held-out perplexity {last['perplexity']:.1f}" if "perplexity" in last else ""
     used = f"{posterior.num_topics_used} of {settings['build']['num_topics']} topics in use"
@@ -249,15 +254,35 @@ def demo(
 ) -> None:
     """Fit PRME and HDP to the bundled King James Bible; print topics, correlations and scores; draw pictures."""
     try:
-        run_demo(out, quick, echo)
-    except KeyboardInterrupt:
-        echo("interrupted; the same command goes on from the last checkpoint", err=True)
-        raise typer.Exit(130) from None
+        with stop_signals():
+            run_demo(out, quick, echo)
+    except KeyboardInterrupt as stop:
+        raise _stopped(stop, None, "") from None
 
 
 def main() -> None:
     """Entry point of the ``prme`` command."""
     app(prog_name="prme")
+
+
+def _stopped(stop: KeyboardInterrupt, run: Path | None, again: str) -> typer.Exit:
+    """Says what stopped a fit and what is kept of it; returns the end of the command, with the shell's exit code.
+
+    Args:
+        stop: Ctrl-C, or a `Stopped`.
+        run: the run's folder; None for the demo.
+        again: the command that goes on.
+    """
+    why, code = (f"stopped by {stop}", 128 + stop.signum) if isinstance(stop, Stopped) else ("interrupted", 130)
+    if run is None:
+        kept = "the same command goes on from the last checkpoint"
+    elif not is_run(run):
+        kept = "no checkpoint was written yet: nothing is kept"
+    else:
+        kept = f"the checkpoint of epoch {len(read_record(run)['history'])} is kept. Go on with: {again}"
+    with suppress(OSError):  # the terminal may be gone, and that may be why
+        echo(f"{why}; {kept}", err=True)
+    return typer.Exit(code)
 
 
 def _known_words(saved: SavedRun, source: str, vocab: Path | None) -> Corpus:

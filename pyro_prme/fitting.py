@@ -68,6 +68,7 @@ def fit_in_folder(
 ) -> Posterior:
     """Trains until `epochs` are done, with checkpoints in between and a last one that has the topic correlations.
 
+    A checkpoint is written after each epoch, unless checkpoints would then take more than a tenth of the time.
     Each record of the history gets "topics_in_use" and, with a split, "perplexity". The bar is on standard error, and
     absent if that is no terminal.
 

@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,12 @@ import pytest
 from typer.testing import CliRunner
 
 import pyro_prme
-from pyro_prme import Batch, Corpus, PRMEGuide, save_corpus
+from pyro_prme import Batch, Corpus, PRMEGuide, Trainer, build, fitting, save_corpus
 from pyro_prme.cli import app
 from pyro_prme.run_files import read_record, read_tensors
+from pyro_prme.runs import settings_of
 from pyro_prme.show import as_csv
+from pyro_prme.stopping import Stopped, stop_signals
 
 COMMANDS = ("fit", "topics", "transform", "evaluate", "info", "demo")
 
@@ -312,7 +315,7 @@ def test_an_interruption_within_the_first_epoch(files, monkeypatch):
 
     monkeypatch.setattr("pyro_prme.cli.fit_in_folder", interrupt)
     result = prme("fit", files / "train.ldac", "--topics", 3, "--out", files / "run", code=130)
-    assert result.stderr == "interrupted before the first checkpoint: nothing was kept\n"
+    assert result.stderr == "interrupted; no checkpoint was written yet: nothing is kept\n"
 
 
 def test_nothing_global_stays_changed(fitted):
@@ -460,10 +463,11 @@ def start():
     """Starts the command as a process that Ctrl-C stops, even where this one ignores it; ends what a test leaves."""
     processes = []
 
-    def heed_ctrl_c():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    def run(*args, ignored=None):
+        def heed_ctrl_c():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN if number == ignored else signal.SIG_DFL)
 
-    def run(*args):
         command = [sys.executable, "-c", "from pyro_prme.cli import main; main()", *map(str, args)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         processes.append(subprocess.Popen(command, **pipes, text=True, preexec_fn=heed_ctrl_c))
@@ -484,21 +488,87 @@ def wait_for_epoch(process, folder, least):
     raise AssertionError(process.communicate())
 
 
-def test_ctrl_c_keeps_the_last_checkpoint_and_says_how_to_go_on(files, start):
+@pytest.mark.parametrize(
+    ("signum", "why", "code"),
+    [
+        (signal.SIGINT, "interrupted", 130),
+        (signal.SIGTERM, "stopped by SIGTERM", 143),
+        (signal.SIGHUP, "stopped by SIGHUP", 129),
+    ],
+)
+def test_a_signal_keeps_the_last_checkpoint_and_says_how_to_go_on(files, start, signum, why, code):
     out = files / "run"
     process = start("fit", files / "train.ldac", "--topics", 4, "--epochs", 5000, "--out", out)
     wait_for_epoch(process, out, 2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signum)
     printed, line = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert not printed
-    assert line == (
-        f"interrupted; the last checkpoint is kept. Go on with: prme fit {files / 'train.ldac'} --out {out} --resume\n"
-    )
     done = len(read_record(out)["history"])
+    assert line == (
+        f"{why}; the checkpoint of epoch {done} is kept. "
+        f"Go on with: prme fit {files / 'train.ldac'} --out {out} --resume\n"
+    )
     prme("fit", files / "train.ldac", "--out", out, "--resume", "--epochs", done + 1)
     prme("fit", files / "train.ldac", "--topics", 4, "--epochs", done + 1, "--out", files / "whole")
     same_numbers(files / "whole", out)
+
+
+def test_a_signal_that_is_ignored_stays_ignored(files, start):
+    out = files / "run"
+    process = start("fit", files / "train.ldac", "--topics", 4, "--epochs", 5000, "--out", out, ignored=signal.SIGHUP)
+    wait_for_epoch(process, out, 2)
+    process.send_signal(signal.SIGHUP)
+    wait_for_epoch(process, out, len(read_record(out)["history"]) + 2)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[1].startswith("stopped by SIGTERM; the checkpoint of epoch ")
+
+
+def test_handlers_are_given_back_and_other_threads_left_alone():
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    with pytest.raises(Stopped, match="SIGTERM"), stop_signals():
+        signal.raise_signal(signal.SIGTERM)
+    assert before == [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+
+    def elsewhere():
+        with stop_signals():
+            return signal.getsignal(signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(elsewhere).result() == before[0]
+
+
+@pytest.mark.parametrize(("writing", "share"), [(0.0, 0.0), (0.05, 0.05), (1.0, 0.1), (5.0, 0.1)])
+def test_checkpoints_are_as_often_as_the_help_says(tmp_path, monkeypatch, writing, share):
+    """After each epoch, unless they would take more than a tenth of the time; a last one at the end."""
+    help = " ".join(prme("fit", "--help").stdout.split())
+    assert "after each epoch, or less often where that would take more than a tenth of the time" in help
+    clock, epochs = {"now": 0.0, "writing": 0.0}, 400
+    saved = []
+
+    def save(folder, trainer, *rest):
+        saved.append(len(trainer.history))
+        clock["now"] += writing
+        clock["writing"] += writing
+
+    class OfOneSecond(Trainer):
+        def epoch(self):
+            clock["now"] += 1.0
+            self.history.append({"epoch": len(self.history) + 1, "bound": 0.0})
+            return self.history[-1]
+
+    monkeypatch.setattr(fitting, "save_run", save)
+    monkeypatch.setattr(fitting.time, "monotonic", lambda: clock["now"])
+    corpus, settings = small_corpus(), settings_of(num_topics=3)
+    trainer = OfOneSecond(*build(3, 32, 40), corpus.counts)
+    fitting.fit_in_folder(tmp_path, trainer, settings, corpus, epochs)
+    if writing <= 0.1:
+        assert saved == [*range(1, epochs + 1), epochs]
+    else:
+        assert saved[0] == 1
+        assert saved[-1] == epochs
+        assert len(saved) > 6
+        assert clock["writing"] - 2 * writing <= share * clock["now"]  # the first and the last are written in any case
 
 
 @pytest.mark.slow
