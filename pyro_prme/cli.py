@@ -16,10 +16,18 @@ from pyro_prme.corpus import Corpus
 from pyro_prme.demo import run_demo
 from pyro_prme.evaluate import npmi_coherence, topic_diversity
 from pyro_prme.files import write_whole
-from pyro_prme.fitting import FIT_DEFAULTS, check_options, fit_in_folder, known_words, prepared, same_settings
+from pyro_prme.fitting import (
+    FIT_DEFAULTS,
+    check_options,
+    check_paths,
+    fit_in_folder,
+    known_words,
+    prepared,
+    same_settings,
+)
 from pyro_prme.readers import load_corpus
 from pyro_prme.run_files import check_new, is_run, read_record
-from pyro_prme.runs import SavedRun, load_run, make_trainer, resume, settings_of
+from pyro_prme.runs import SavedRun, load_run, make_trainer, resume, settings_of, was_fitted_to
 from pyro_prme.show import OneLineErrors, as_csv, as_json, as_table, echo, topic_lines, topic_rows
 from pyro_prme.stopping import Stopped, stop_signals
 from pyro_prme.words_of_topics import RANKINGS
@@ -101,7 +109,7 @@ def fit(
     asked |= {"min_df": min_df, "max_df": max_df, "stop_words": stop_words}
     asked = {name: value for name, value in asked.items() if value is not None}
     check_options(given | asked)
-    documents = load_corpus(corpus, vocab=vocab)
+    check_paths(corpus, vocab, asked)
     if resume_run:
         settings = same_settings(read_record(out)["settings"], given | asked)
     else:
@@ -109,6 +117,7 @@ def fit(
         chosen = given | {"num_topics": 100 if topics is None else topics}
         settings = settings_of("default" if preset is None else preset, **chosen)
         settings["fit"] = FIT_DEFAULTS | asked
+    documents = load_corpus(corpus, vocab=vocab)
     train, test = prepared(documents, settings, vocab)
     split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
     try:
@@ -213,6 +222,8 @@ def evaluate(
     saved = load_run(run)
     documents = _known_words(saved, corpus, vocab)
     posterior = saved.posterior
+    if was_fitted_to(run, documents.counts, documents.vocabulary):
+        echo("warning: the run was fitted to these documents, so that the scores are better than on new ones", err=True)
     used = posterior.topics(posterior.num_topics_used).values
     perplexity = {f"{share:g}": posterior.perplexity(documents.split_tokens(share, seed)) for share in shares}
     top = min(10, len(saved.vocabulary)), min(25, len(saved.vocabulary))

@@ -15,12 +15,38 @@ __all__ = [
     "counts_arrays",
     "counts_from_arrays",
     "float_csr",
+    "refuse_other_things",
     "refuse_unsound",
     "sound_csr",
 ]
 
 #: The largest count of a word in a document.
 LARGEST_COUNT = int(np.iinfo(np.int32).max)
+
+
+def refuse_other_things(documents: Any) -> None:
+    """Says what to call, where documents are asked for and something near to them is given."""
+    if _is_text(documents):
+        what = "texts, and counts of words are needed: make them with Corpus.from_texts"
+    elif isinstance(documents, tuple) and documents and hasattr(documents[0], "vocabulary"):
+        what = "a tuple that begins with a corpus, as Corpus.align and Corpus.split return: give one corpus of it"
+    elif hasattr(documents, "observed") and hasattr(documents, "held_out"):
+        what = "a token split, which has two corpora: give its observed or its held_out"
+    else:
+        return
+    raise ValueError(f"The documents are {what}.")
+
+
+def _is_text(documents: Any) -> bool:
+    """Whether it is a string, or a sequence of strings or of lists of strings."""
+    for _ in range(3):
+        if isinstance(documents, str):
+            return True
+        listed = isinstance(documents, list | tuple | np.ndarray) or type(documents).__name__ == "Series"
+        if not listed or getattr(documents, "ndim", 1) == 0 or not len(documents):
+            return False
+        documents = next(iter(documents))
+    return False
 
 
 def refuse_unsound(matrix: Any) -> None:

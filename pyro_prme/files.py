@@ -18,6 +18,7 @@ import numpy as np
 __all__ = [
     "compressed_npz",
     "first_bad_word",
+    "need_path",
     "open_npz",
     "printable",
     "read_bytes",
@@ -39,13 +40,24 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(lambda found: ascii(found.group())[1:-1], text)
 
 
+def need_path(path: str | Path) -> None:
+    """Refuses a path at which there is no file or folder."""
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path") from None
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked if it is gzip; anything wrong with the file is a ``ValueError``."""
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"{path} cannot be read ({reason}): check the path") from None
+        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path") from None
     if path.suffix == ".gz" or data[:2] == b"\x1f\x8b":
         try:
             data = gzip.decompress(data)
@@ -156,8 +168,8 @@ def write_whole(contents: Mapping[Path, bytes]) -> None:
         for path, place in places.items():
             os.replace(temporary[path], place)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"{path} cannot be written ({reason}): check the folder and the space on the disk") from None
+        why = f"cannot be written ({_reason(error)}): check the folder and the space on the disk"
+        raise ValueError(f"{path} {why}") from None
     finally:
         for leftover in temporary.values():
             with contextlib.suppress(OSError, ValueError):

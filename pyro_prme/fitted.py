@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pyro_prme.corpus import Corpus
-from pyro_prme.counts import LARGEST_COUNT, refuse_unsound, sound_csr
+from pyro_prme.counts import LARGEST_COUNT, refuse_other_things, refuse_unsound, sound_csr
 from pyro_prme.posterior import Posterior
 
 __all__ = ["FittedTopicModel", "whole_counts"]
@@ -129,12 +129,19 @@ class FittedTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _counts(self, X: Any, *, reset: bool) -> sparse.csr_matrix:
         """X as checked counts; sets or checks the number and names of the words."""
         if not isinstance(X, Corpus):
+            refuse_other_things(X)
             if sparse.issparse(X):
                 refuse_unsound(X)  # before scikit-learn converts it
-            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+            if reset:
+                self._of_corpus = False
+            with warnings.catch_warnings():
+                if getattr(self, "_of_corpus", False):  # `corpus.counts` after a fit to the corpus has its words
+                    warnings.filterwarnings("ignore", "X does not have valid feature names")
+                X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
             return self._whole(X)
         names = np.array(X.vocabulary, dtype=object)
         if reset:
+            self._of_corpus = True
             self.n_features_in_, self.feature_names_in_ = X.vocab_size, names
         elif X.vocab_size != self.n_features_in_ or not np.array_equal(
             names, getattr(self, "feature_names_in_", names)

@@ -15,9 +15,9 @@ from tqdm import tqdm
 from pyro_prme.build import MODELS, PRESETS
 from pyro_prme.checks import SETTINGS, choice, refusal, share_or_number, whole
 from pyro_prme.corpus import Corpus
-from pyro_prme.files import read_words
+from pyro_prme.files import need_path, read_words
 from pyro_prme.posterior import Posterior, default_dtype
-from pyro_prme.readers import load_corpus
+from pyro_prme.readers import NAMES, load_corpus
 from pyro_prme.runs import SavedRun, Settings, save_run
 from pyro_prme.splits import TokenSplit
 from pyro_prme.train import MODES, Trainer
@@ -25,6 +25,7 @@ from pyro_prme.train import MODES, Trainer
 __all__ = [
     "FIT_DEFAULTS",
     "check_options",
+    "check_paths",
     "correlation_kind",
     "fit_in_folder",
     "known_words",
@@ -131,6 +132,33 @@ def check_options(given: Mapping[str, Any]) -> None:
             share_or_number(option_of(name), _number(value, name))
 
 
+def check_paths(corpus: str, vocab: Path | None, asked: Mapping[str, Any]) -> None:
+    """Refuses, before anything long begins, paths at which there is nothing.
+
+    Args:
+        corpus: a path, or the name of a corpus.
+        vocab: a path, if given.
+        asked: with "stop_words", a path or "english", and "held_out", a path, the name of a corpus or a number.
+    """
+    if corpus not in NAMES:
+        need_path(corpus)
+    if vocab is not None:
+        need_path(vocab)
+    if asked.get("stop_words", "english") != "english":
+        need_path(asked["stop_words"])
+    held_out = asked.get("held_out", "0")
+    if held_out not in NAMES and not _is_number(held_out):
+        need_path(held_out)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def same_settings(saved: Settings, given: dict[str, Any]) -> Settings:
     """The settings of a run, which options given again must not contradict; only the epochs may change."""
     if "fit" not in saved:
@@ -154,14 +182,12 @@ def prepared(corpus: Corpus, settings: Settings, vocab: Path | None) -> tuple[Co
     held_out = chosen["held_out"]
     if held_out is None:
         return restricted, None
-    try:
-        fraction = float(held_out)
-    except ValueError:
+    if not _is_number(held_out):
         test = load_corpus(held_out, vocab=vocab)
         if vocab is None and _has_no_words(test):
             test = load_corpus(held_out, vocab=corpus.vocabulary)
         return restricted, test.align(restricted.vocabulary)[0]
-    return restricted.split(fraction, settings["build"]["seed"])
+    return restricted.split(float(held_out), settings["build"]["seed"])
 
 
 def known_words(saved: SavedRun, source: str, vocab: Path | None) -> tuple[Corpus, int]:

@@ -17,6 +17,7 @@ from torch import Tensor
 from pyro_prme.batch import Batch
 from pyro_prme.checks import choice, whole
 from pyro_prme.corpus import Corpus
+from pyro_prme.counts import refuse_other_things
 from pyro_prme.evaluate import completion_perplexity
 from pyro_prme.expectations import expected
 from pyro_prme.guide import ClosedFormGuide
@@ -177,11 +178,21 @@ class Posterior:
 
     # Scores.
 
-    def perplexity(self, split: TokenSplit) -> float:
+    def perplexity(self, split: TokenSplit | Corpus) -> float:
         """Document-completion perplexity: `evaluate.completion_perplexity` of the split's held-out words.
 
         Proportions are those of the observed words, E Z / sum E Z; topics are E theta.
+
+        Args:
+            split: observed and held-out words of documents that the model has not seen, as `Corpus.split_tokens` makes
+                them. A corpus is split so: 90% observed, seed 0.
         """
+        if isinstance(split, Corpus):
+            split = split.split_tokens()
+        if not (hasattr(split, "observed") and hasattr(split, "held_out")):
+            raise ValueError(
+                f"The split is a {type(split).__name__}: give corpus.split_tokens(observed, seed), or the corpus."
+            )
         self._corpus(split.held_out)
         return completion_perplexity(self.proportions(split.observed).values, self.topics().values, split.held_out)
 
@@ -209,6 +220,8 @@ class Posterior:
 
     def _corpus(self, documents: Corpus | Any) -> Corpus:
         """The documents as a corpus of the model's vocabulary."""
+        if not isinstance(documents, Corpus):
+            refuse_other_things(documents)
         counts = documents.counts if isinstance(documents, Corpus) else documents
         shape = np.shape(counts) if not scipy.sparse.issparse(counts) else counts.shape
         if len(shape) == 2 and shape[1] != self.model.vocab_size:

@@ -82,6 +82,8 @@ def write_checkpoint(
 def read_record(folder: Path) -> dict[str, Any]:
     """The content of ``run.json``, of this format."""
     if not is_run(folder):
+        if not folder.exists():
+            raise ValueError(f"{folder} is no run: there is no such folder.")
         raise ValueError(f"{folder} is no run: it has no run.json, which the first checkpoint of a fit writes.")
     with damaged(folder):
         record = json.loads(read_bytes(folder / "run.json"))

@@ -26,7 +26,7 @@ from pyro_prme.posterior import Posterior, default_dtype
 from pyro_prme.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
 from pyro_prme.train import Trainer
 
-__all__ = ["SavedRun", "load_run", "make_trainer", "resume", "save_run", "settings_of"]
+__all__ = ["SavedRun", "load_run", "make_trainer", "resume", "save_run", "settings_of", "was_fitted_to"]
 
 Settings = dict[str, dict[str, Any]]
 
@@ -194,6 +194,11 @@ def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[s
         state["torch_state"] = tensors["torch_state"]
         trainer.load_state_dict(state | {name: record[name] for name in ("numpy_state", "steps", "history")})
     return trainer, record["settings"]
+
+
+def was_fitted_to(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> bool:
+    """Whether a run was fitted to just these documents, in this order; a part of them, or more, is not noticed."""
+    return read_record(Path(folder)).get("corpus") == _fingerprint(counts, vocabulary)
 
 
 def _checked(module: nn.Module, tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:

@@ -228,6 +228,32 @@ def test_bad_settings_get_one_line(files):
     assert not out.exists()
 
 
+def test_a_path_with_nothing_there_is_said_first(files, monkeypatch):
+    def never(*args, **kwargs):
+        raise AssertionError("a corpus was read")
+
+    train, out, none = files / "train.ldac", files / "run", files / "none.xyz"
+    assert f"{none} cannot be read (No such file or directory): check the path" in error_of("info", none)
+    for command in (["topics", none], ["transform", none, train], ["evaluate", none, train]):
+        assert "is no run: there is no such folder." in error_of(*command)
+    monkeypatch.setattr("pyro_prme.cli.load_corpus", never)
+    for options in (["--vocab", none], ["--held-out", none], ["--stop-words", none]):
+        assert f"{none} cannot be read" in error_of("fit", train, "--out", out, *options)
+    assert f"{none} cannot be read" in error_of("fit", none, "--out", out)
+    assert "is no run" in error_of("fit", train, "--out", out, "--resume")
+    out.mkdir()
+    (out / "mine").write_text("x")
+    assert "is not empty" in error_of("fit", train, "--out", out)
+
+
+def test_scores_of_the_training_documents_are_marked(fitted):
+    assert (
+        "warning: the run was fitted to these documents"
+        in prme("evaluate", fitted / "run", fitted / "train.npz").stderr
+    )
+    assert not prme("evaluate", fitted / "run", fitted / "test.npz").stderr
+
+
 def test_wrong_usage_has_code_2():
     assert "CORPUS" in error_of("fit", code=2)
     assert "nope" in error_of("nope", code=2)

@@ -229,6 +229,14 @@ def test_an_hdp_has_no_random_function(hdp):
         hdp.third_moment(corpus(), 0, 1, 2)
 
 
+def test_the_perplexity_of_a_corpus_is_that_of_its_default_split(prme):
+    assert prme.perplexity(corpus()) == prme.perplexity(corpus().split_tokens(0.9, seed=0))
+    assert prme.perplexity(corpus()) != prme.perplexity(corpus().split_tokens(0.5, seed=0))
+    for wrong in (corpus().counts, corpus().align(WORDS), ["a text"], None):
+        with pytest.raises(ValueError, match=r"The split is a \w+: give corpus\.split_tokens"):
+            prme.perplexity(wrong)
+
+
 def test_bad_questions_get_one_sentence(prme):
     built = build(3, 20, 4)
     with pytest.raises(ValueError, match="has not been fitted or loaded"):
