@@ -8,12 +8,15 @@ import io
 import os
 import re
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+
+from pyro_prme.checks import refusal
 
 __all__ = [
     "compressed_npz",
@@ -55,19 +58,42 @@ def _reason(error: Exception) -> str:
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked if it is gzip; anything wrong with the file is a ``ValueError``."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ValueError("it is a folder, a pipe or a device, and no file")
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path") from None
     if path.suffix == ".gz" or data[:2] == b"\x1f\x8b":
+        most = _unpacked_limit(len(data))
         try:
-            data = gzip.decompress(data)
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+                data = packed.read(most + 1)
         except EOFError:
             raise ValueError(f"{path} is cut short: its gzip stream ends early, so fetch or write it again") from None
         except (OSError, zlib.error) as error:
             raise ValueError(f"{path} is not a good gzip file ({error}): fetch or write it again") from None
+        if len(data) > most:
+            raise ValueError(_too_large(path, most))
     if not data.strip():
         raise ValueError(f"{path} is empty: it should hold at least one document or word")
     return data
+
+
+def _unpacked_limit(packed: int) -> int:
+    """Bytes that a packed file of a size may unpack to: 32 MiB, or 10 times its size, unless PRME_MAX_MIB says more."""
+    own = os.environ.get("PRME_MAX_MIB")
+    if own is None:
+        return max(32 << 20, 10 * packed)
+    if not own.isdecimal() or int(own) < 1:
+        raise refusal("PRME_MAX_MIB", own, "a whole number of MiB of at least 1")
+    return int(own) << 20
+
+
+def _too_large(path: str | Path, most: int) -> str:
+    return (
+        f"{path} unpacks to more than {most >> 20} MiB, which is more than 32 MiB and 10 times its size: if you trust "
+        "it, set PRME_MAX_MIB in the environment to as many MiB as it may have"
+    )
 
 
 def read_text_lines(path: Path) -> list[str]:
@@ -113,6 +139,14 @@ def first_bad_word(words: Sequence[str], *, may_repeat: bool = False) -> tuple[i
 
 def open_npz(data: bytes, where: str | Path) -> dict[str, np.ndarray]:
     """All arrays of an npz file, without pickles."""
+    most = _unpacked_limit(len(data))
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as members:
+            size = sum(member.file_size for member in members.infolist())
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError, struct.error) as error:
+        raise ValueError(f"{where} is not a good npz file ({error}): fetch or write it again") from None
+    if size > most:
+        raise ValueError(_too_large(where, most))
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             if not isinstance(archive, np.lib.npyio.NpzFile):

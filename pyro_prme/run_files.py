@@ -105,6 +105,8 @@ def read_tensors(folder: Path, record: Mapping[str, Any]) -> dict[str, Tensor]:
         name = record["state"]
         if Path(name).name != name:
             raise ValueError(f"its file of tensors, {name!r}, lies outside")
+        if not (folder / name).is_file():
+            raise ValueError(f"its file of tensors, {name}, is missing")
         try:
             return safetensors.torch.load_file(folder / name)
         except (OSError, safetensors.SafetensorError) as error:
