@@ -25,8 +25,9 @@ from pyro_prme.fitting import (
     prepared,
     same_settings,
 )
+from pyro_prme.locks import one_writer
 from pyro_prme.readers import load_corpus
-from pyro_prme.run_files import check_new, is_run, read_record
+from pyro_prme.run_files import check_new, is_run, need_files, read_record
 from pyro_prme.runs import SavedRun, load_run, make_trainer, resume, settings_of, was_fitted_to
 from pyro_prme.show import OneLineErrors, as_csv, as_json, as_table, echo, topic_lines, topic_rows
 from pyro_prme.stopping import Stopped, stop_signals
@@ -111,7 +112,9 @@ def fit(
     check_options(given | asked)
     check_paths(corpus, vocab, asked)
     if resume_run:
-        settings = same_settings(read_record(out)["settings"], given | asked)
+        record = read_record(out)
+        need_files(out, record)
+        settings = same_settings(record["settings"], given | asked)
     else:
         check_new(out)
         chosen = given | {"num_topics": 100 if topics is None else topics}
@@ -121,7 +124,7 @@ def fit(
     train, test = prepared(documents, settings, vocab)
     split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
     try:
-        with stop_signals():
+        with stop_signals(), one_writer(out):
             if resume_run:
                 trainer = resume(out, train.counts, train.vocabulary)[0]
             else:

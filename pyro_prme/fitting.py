@@ -16,6 +16,7 @@ from pyro_prme.build import MODELS, PRESETS
 from pyro_prme.checks import SETTINGS, choice, refusal, share_or_number, whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.files import need_path, read_words
+from pyro_prme.locks import one_writer
 from pyro_prme.posterior import Posterior, default_dtype
 from pyro_prme.readers import NAMES, load_corpus
 from pyro_prme.runs import SavedRun, Settings, save_run
@@ -80,7 +81,16 @@ def fit_in_folder(
         corpus: that of the trainer.
         epochs: in all, those done before included.
         split: words to score, of documents that are not in the corpus.
+
+    No other process may write the folder meanwhile.
     """
+    with one_writer(folder):
+        return _fit(folder, trainer, settings, corpus, epochs, split)
+
+
+def _fit(
+    folder: Path, trainer: Trainer, settings: Settings, corpus: Corpus, epochs: int, split: TokenSplit | None
+) -> Posterior:
     posterior = Posterior(trainer.model, trainer.guide, vocabulary=corpus.vocabulary)  # type: ignore[arg-type]
     saved, cost = float("-inf"), 0.0
     done = len(trainer.history)

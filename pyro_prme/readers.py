@@ -45,8 +45,8 @@ def load_corpus(
     one the words are their numbers. Document names come from ``train.documents.txt``, or from a ``documents.txt`` with
     as many lines as there are documents.
 
-    What a file may ask for is bounded by its size: a packed file may unpack to 32 MiB, or to 10 times its size if that is
-    more (``PRME_MAX_MIB`` in the environment sets another limit, in MiB); without a vocabulary there are at most a
+    What a file may ask for is bounded by its size: a packed file may unpack to 32 MiB, or to 10 times its size if that
+    is more (``PRME_MAX_MIB`` in the environment sets another limit, in MiB); without a vocabulary there are at most a
     million words; and at most a million documents, or as many as there are entries. Pipes and devices are not read.
 
     Args:

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 import pyro_prme
 from pyro_prme import Batch, Corpus, PRMEGuide, Trainer, build, fitting, save_corpus
 from pyro_prme.cli import app
+from pyro_prme.locks import LOCK
 from pyro_prme.run_files import read_record, read_tensors
 from pyro_prme.runs import settings_of
 from pyro_prme.show import as_csv
@@ -595,6 +596,35 @@ def test_checkpoints_are_as_often_as_the_help_says(tmp_path, monkeypatch, writin
         assert saved[-1] == epochs
         assert len(saved) > 6
         assert clock["writing"] - 2 * writing <= share * clock["now"]  # the first and the last are written in any case
+
+
+def test_two_fits_in_one_folder(files, start):
+    out = files / "run"
+    options = ["fit", files / "train.ldac", "--out", out]
+    process = start(*options, "--topics", 4, "--epochs", 5000)
+    wait_for_epoch(process, out, 2)
+    assert f"is being written by process {process.pid}: wait for its end" in error_of(*options, "--resume")
+    process.kill()
+    process.communicate()
+    done = len(read_record(out)["history"])
+    prme(*options, "--resume", "--epochs", done + 1)
+    assert len(read_record(out)["history"]) == done + 1
+    assert not (out / LOCK).exists()
+
+
+def test_a_missing_file_of_a_run_is_said_before_the_corpus_is_read(fitted, tmp_path, monkeypatch):
+    def never(*args, **kwargs):
+        raise AssertionError("a corpus was read")
+
+    monkeypatch.setattr("pyro_prme.cli.load_corpus", never)
+    for missing in ("vocabulary.txt", read_record(fitted / "run")["state"]):
+        run = tmp_path / missing.replace(".", "-")
+        run.mkdir()
+        for file in (fitted / "run").iterdir():
+            if file.name != missing:
+                (run / file.name).write_bytes(file.read_bytes())
+        assert f"its file {missing} is missing" in error_of("fit", fitted / "train.npz", "--out", run, "--resume")
+        assert f"its file {missing} is missing" in error_of("topics", run)
 
 
 @pytest.mark.slow
