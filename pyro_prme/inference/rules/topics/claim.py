@@ -320,9 +320,10 @@ def batch_of(
     count = whole
     num = loadings.fn.shape()[0]
     for arg in args:
-        if isinstance(arg, Batch) and _is_same(arg.word, words.word) and _is_same(arg.document, choice.document):
-            if torch.equal(arg.count, count):
-                return arg, one, None
+        if not isinstance(arg, Batch) or not torch.equal(arg.count, count):
+            continue
+        if _is_same(arg.word, words.word) and _is_same(arg.document, choice.document):
+            return arg, one, None
     order, word, place = choice.document, words.word, None
     if bool((order.diff() < 0).any()):
         place = torch.argsort(order, stable=True)
