@@ -48,7 +48,8 @@ class Ascent:
             raise ValueError(
                 f"The update of {name} has no proper distribution: its natural parameters have left their domain."
             )
-        self.natural[name] = new if rate == 1 else {key: old[key].lerp(new[key], rate) for key in new}
+        # not lerp, which has no number for values that were excluded and stay so
+        self.natural[name] = new if rate == 1 else {key: (1 - rate) * old[key] + rate * new[key] for key in new}
 
     def sweep(self, names: Iterable[str] | None = None, rate: float = 1.0) -> None:
         """Updates the factors one after the other, in the model's order if no other is given."""

@@ -13,10 +13,11 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 
 from pyro_prme.conjugacy.families import variable_of
-from pyro_prme.conjugacy.random_tensor import of_variable
+from pyro_prme.conjugacy.random_tensor import Random, of_variable
+from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.variables import Variable
 
-__all__ = ["Site", "is_model_site", "numeric_run", "symbolic_run"]
+__all__ = ["AnotherForm", "Site", "is_model_site", "numeric_run", "symbolic_run"]
 
 
 class Site(NamedTuple):
@@ -38,11 +39,23 @@ def is_model_site(site: Any) -> bool:
 
 def weight_of(site: Any) -> Tensor:
     """Scale times mask, broadcastable to the site's batch shape."""
+    for part, what in ((site["scale"], "scale"), (site["mask"], "mask")):
+        if isinstance(part, Random):
+            raise Refused(part.variables, f"it is in the {what} of {site['name']}")
     weight = torch.as_tensor(site["scale"], dtype=torch.get_default_dtype())
     mask = site["mask"]
     if mask is None or mask is True:
         return weight
     return weight * torch.as_tensor(mask, dtype=weight.dtype)
+
+
+class AnotherForm(ValueError):
+    """The model is not the same function of its sites at each run."""
+
+
+def _version(value: Any) -> int:
+    """How often a tensor has been written to."""
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
 
 
 class _Symbolic(Messenger):
@@ -58,6 +71,16 @@ class _Symbolic(Messenger):
         self.chosen, self.values = chosen, values
         self.sites: list[Site] = []
         self._variables: dict[str, Variable] = {}
+        self._versions: dict[str, int] = {}
+
+    def check_values(self) -> None:
+        """Raises an error if the model has written into a value that it was given."""
+        for name, version in self._versions.items():
+            if _version(self.values[name]) != version:
+                raise AnotherForm(
+                    f"The model writes into the value of site {name} in place: it needs a new tensor, as in "
+                    "x = x + 1 in place of x += 1."
+                )
 
     def _pyro_sample(self, msg: Any) -> None:
         name = msg["name"]
@@ -68,18 +91,20 @@ class _Symbolic(Messenger):
         if msg["is_observed"]:
             return
         if name in self.chosen:
-            local = [frame.dim for frame in msg["cond_indep_stack"] if frame.size != frame.full_size]
+            frames = msg["cond_indep_stack"]
+            local = [f.dim for f in frames if f.dim is not None and f.size != f.full_size]
             variable = variable_of(name, msg["fn"], local)
             if variable is None:
-                raise ValueError(
+                raise AnotherForm(
                     f"Site {name} has another prior than before: a model must have the same form each time."
                 )
             self._variables[name] = variable
             msg["value"] = of_variable(variable)
         elif name in self.values:
             msg["value"] = self.values[name]
+            self._versions[name] = _version(msg["value"])
         else:
-            raise ValueError(f"Site {name} was not there before: a model must have the same sites each time.")
+            raise AnotherForm(f"Site {name} was not there before: a model must have the same sites each time.")
         msg["done"] = True
 
     def _pyro_post_sample(self, msg: Any) -> None:
@@ -98,6 +123,7 @@ def symbolic_run(
     tracer = _Symbolic(chosen, values)
     with pyro.validation_enabled(False), poutine.block(), tracer:
         model(*args, **kwargs)
+    tracer.check_values()
     return tracer.sites
 
 

@@ -7,7 +7,7 @@ of the expected log joint is a bound, the logarithm of a sum.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyro
 import torch

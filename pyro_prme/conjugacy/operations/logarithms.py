@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from pyro_prme.conjugacy.indices import indices_of
 from pyro_prme.conjugacy.operations.arithmetic import ONLY_LOGARITHM, add, multiply, need_terms
-from pyro_prme.conjugacy.random_tensor import Random, fresh, inner_indices, lift
+from pyro_prme.conjugacy.random_tensor import Random, as_table, fresh, inner_indices, is_lifted, lift
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.terms import (
     COMPLEMENT_LOG,
@@ -32,7 +33,7 @@ __all__ = ["TABLE", "exp", "log", "log_sum_exp_bound"]
 
 def log(a: Any) -> Random:
     """The logarithm: of a monomial, of 1 - x for a Beta variable, or of a sum of positive monomials."""
-    a = lift(a)
+    a = as_table(lift(a))
     if a.logarithm is not None:
         return a.logarithm
     terms = need_terms(a)
@@ -92,7 +93,7 @@ def _is_number(term: Term, number: float) -> bool:
 
 def exp(a: Any) -> Random:
     """The exponential of a sum of logarithms; of other sums only the logarithm is known."""
-    a = lift(a)
+    a = as_table(lift(a))
     terms = need_terms(a)
     if not any(inner_indices(a, t) for t in terms) and all(_is_logarithm(t) for t in terms):
         monomial = _monomial(terms)
@@ -120,9 +121,9 @@ def _monomial(terms: tuple[Term, ...]) -> Term | None:
         elif not t.constants:
             out = product(out, Term(math.exp(t.coefficient)))
         else:
-            value = math.prod((as_float(c.tensor) for c in t.constants[1:]), start=as_float(t.constants[0].tensor))
             if any(c.indices != t.constants[0].indices for c in t.constants):
                 return None
+            value = math.prod((as_float(c.tensor) for c in t.constants[1:]), start=as_float(t.constants[0].tensor))
             out = product(out, Term(1.0, (Constant((value * t.coefficient).exp(), t.constants[0].indices),)))
     return out._replace(factors=merged_factors(out.factors))
 
@@ -149,6 +150,9 @@ def log_sum_exp_bound(a: Any, dim: Any, keepdim: bool = False) -> Random:
         dim = dim[0]
     dim = dim % a.dim()
     summed = a.dims[dim]
+    over = {s.variable for s in a.selections if summed is not None and summed in indices_of(s.entries)}
+    if over:
+        raise Refused(over, "a logsumexp over its members")
     dims = tuple(i for d, i in enumerate(a.dims) if d != dim)
     shape = [n for d, n in enumerate(a.shape) if d != dim]
     carried = set().union(*map(term_indices, terms)) if terms else set()
@@ -168,6 +172,13 @@ def log_softmax(a: Any, dim: int, dtype: Any = None) -> Random:
     return add(a, multiply(log_sum_exp(a, dim, True), -1))
 
 
+def raised(a: Any, b: Any) -> Random:
+    """A number to the power of a random tensor."""
+    if is_lifted(a):
+        raise Refused((), "it is in an exponent")  # done on all of its values instead, where whole numbers stay so
+    return exp(multiply(a, torch.as_tensor(b).log()))
+
+
 TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "log": log,
@@ -177,6 +188,6 @@ TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "special_logsumexp": log_sum_exp,
         "softmax": softmax,
         "log_softmax": log_softmax,
-        "rpow": lambda a, b: exp(multiply(a, torch.as_tensor(b).log())),
+        "rpow": raised,
     }
 )

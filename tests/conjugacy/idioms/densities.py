@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pyro
 import torch
 from pyro import distributions as dist
 from torch.distributions import constraints
 from torch.distributions.transforms import AffineTransform, ExpTransform
 
-from tests.conjugacy.idioms.table import counts, features, idiom, labels, numbers
+from tests.conjugacy.idioms.table import NO_FAMILY, counts, features, idiom, labels, numbers
 
 
 class OwnNormal(dist.TorchDistribution):
     """A Normal of the user's own, by its precision."""
 
-    arg_constraints = {"loc": constraints.real, "precision": constraints.positive}
+    arg_constraints: ClassVar = {"loc": constraints.real, "precision": constraints.positive}
     support = constraints.real
 
     def __init__(self, loc, precision, validate_args=None):
         self.loc, self.precision = loc, precision
         super().__init__(loc.shape, validate_args=validate_args)
 
-    def sample(self, sample_shape=torch.Size()):
+    def sample(self, sample_shape=()):
         return self.loc + self.precision.rsqrt() * torch.randn(torch.Size(sample_shape) + self.batch_shape)
 
     def log_prob(self, value):
@@ -50,8 +52,8 @@ class HalfLine(dist.Normal):
 
     support = constraints.positive
 
-    def sample(self, sample_shape=torch.Size()):
-        return super().sample(sample_shape).abs()
+    def sample(self, sample_shape=()):
+        return super().sample(torch.Size(sample_shape)).abs()
 
     def log_prob(self, value):
         return super().log_prob(value) + torch.where(value >= 0, torch.tensor(2.0).log(), torch.tensor(-torch.inf))
@@ -68,14 +70,14 @@ def own_distribution():
         pyro.sample("x", OwnNormal(mu, tau), obs=numbers())
 
 
-@idiom()
+@idiom({"mu": NO_FAMILY.format("OwnNormal")})
 def own_distribution_of_a_site():
     tau = pyro.sample("tau", dist.Gamma(1.0, 1.0))
     mu = pyro.sample("mu", OwnNormal(torch.tensor(0.0), tau))
     pyro.sample("x", dist.Normal(mu, 1.0), obs=torch.tensor(0.3))
 
 
-@idiom()
+@idiom({"mu": "x^4 is not a statistic of its Normal family"})
 def own_density_of_a_child():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6):
@@ -89,7 +91,7 @@ def own_density_that_is_followed():
         pyro.sample("x", Tilted(mu, 1.0), obs=numbers())
 
 
-@idiom()
+@idiom({"mu": "it goes through ge"})
 def own_density_of_a_site():
     mu = pyro.sample("mu", HalfLine(0.0, 1.0))
     pyro.sample("x", dist.Normal(mu, 1.0), obs=torch.tensor(0.3))
@@ -107,7 +109,9 @@ def transformed_child():
     mu, tau = pyro.sample("mu", dist.Normal(0.0, 1.0)), pyro.sample("tau", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
         base = dist.Normal(mu, tau.rsqrt())
-        pyro.sample("y", dist.TransformedDistribution(base, [AffineTransform(1.0, 2.0), ExpTransform()]), obs=numbers().exp())
+        pyro.sample(
+            "y", dist.TransformedDistribution(base, [AffineTransform(1.0, 2.0), ExpTransform()]), obs=numbers().exp()
+        )
 
 
 @idiom()
@@ -118,7 +122,7 @@ def transformed_child_of_events():
         pyro.sample("y", dist.TransformedDistribution(base, [ExpTransform()]), obs=features(4).exp())
 
 
-@idiom()
+@idiom({"s": "it goes through a transform in TransformedDistribution"})
 def transform_with_a_random_parameter():
     s, mu = pyro.sample("s", dist.Gamma(1.0, 1.0)), pyro.sample("mu", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6):
@@ -133,14 +137,14 @@ def simplex_by_a_transform():
     pyro.sample("y", dist.TransformedDistribution(base, [dist.transforms.StickBreakingTransform()]), obs=y)
 
 
-@idiom()
+@idiom({"gate": "only its logarithm has an expectation", "rate": "it goes through xlogy"})
 def zero_inflated_poisson():
     gate, rate = pyro.sample("gate", dist.Beta(1.0, 1.0)), pyro.sample("rate", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("k", dist.ZeroInflatedPoisson(rate, gate=gate), obs=counts())
 
 
-@idiom()
+@idiom({"rate": "the logarithm of a sum with it", "z": "the logarithm of a sum with it"})
 def zero_inflated_by_a_mixture():
     gate, rate = pyro.sample("gate", dist.Beta(1.0, 1.0)), pyro.sample("rate", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 5):
@@ -148,11 +152,43 @@ def zero_inflated_by_a_mixture():
         pyro.sample("k", dist.Poisson(z * rate + 1e-3 * (1 - z)), obs=counts(5))
 
 
-@idiom()
+@idiom({"mu": "the logarithm of a sum with it"})
 def student_t():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("x", dist.StudentT(4.0, mu, 1.0), obs=numbers())
+
+
+@idiom()
+def half_normal_data():
+    tau = pyro.sample("tau", dist.Gamma(1.0, 1.0))
+    with pyro.plate("data", 6):
+        pyro.sample("x", dist.HalfNormal(tau.rsqrt()), obs=numbers().abs())
+
+
+@idiom({"v": "it is written into a tensor in place (masked_fill_)"}, bounded=True)
+def half_cauchy_data():
+    v = pyro.sample("v", dist.InverseGamma(1.0, 1.0))
+    with pyro.plate("data", 6):
+        pyro.sample("x", dist.HalfCauchy(v.sqrt()), obs=numbers().abs())
+
+
+@idiom({"mu": "it is under an exp"})
+def gumbel_data():
+    mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
+    with pyro.plate("data", 6):
+        pyro.sample("x", dist.Gumbel(mu, 1.0), obs=numbers())
+
+
+@idiom({"mu": "it is written into a tensor in place (setitem)"})
+def normal_that_skips_what_is_no_number():
+    mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
+    tau = pyro.sample("tau", dist.Gamma(1.0, 1.0))
+    x = numbers()
+    x[2] = torch.nan
+    with pyro.plate("data", 6):
+        pyro.sample("x", dist.NanMaskedNormal(mu, 1.0), obs=x)
+        pyro.sample("y", dist.NanMaskedNormal(0.0, tau.rsqrt()), obs=numbers())
 
 
 @idiom()
@@ -176,42 +212,35 @@ def geometric():
         pyro.sample("k", dist.Geometric(p), obs=counts())
 
 
-@idiom()
+@idiom(bounded=True)
 def gamma_poisson_compound():
     b = pyro.sample("b", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("k", dist.GammaPoisson(2.0, b), obs=counts())
 
 
-@idiom()
+@idiom({"a": "it goes through lgamma"})
 def beta_binomial():
     a = pyro.sample("a", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("k", dist.BetaBinomial(a, 2.0, total_count=9), obs=counts())
 
 
-@idiom()
+@idiom({"mu": "it is a limit of a Uniform"})
 def uniform_limits():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("u", dist.Uniform(mu - 3, mu + 3), obs=numbers().clamp(-0.1, 0.1))
 
 
-@idiom()
+@idiom({"p": NO_FAMILY.format("Uniform")})
 def uniform_prior():
     p = pyro.sample("p", dist.Uniform(0.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("c", dist.Bernoulli(p), obs=(labels() > 0).double())
 
 
-@idiom()
-def improper_prior():
-    mu = pyro.sample("mu", dist.ImproperUniform(constraints.real, (), ()))
-    with pyro.plate("data", 6):
-        pyro.sample("x", dist.Normal(mu, 1.0), obs=numbers())
-
-
-@idiom()
+@idiom({"mu": "it goes through cos"})
 def von_mises():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6):
@@ -239,7 +268,7 @@ def unnormalised_probabilities():
         pyro.sample("c", dist.Categorical(5 * p), obs=labels())
 
 
-@idiom(bounded=True)
+@idiom({"p": "the logarithm of a sum with a negative weight"})
 def weighted_probabilities():
     p = pyro.sample("p", dist.Dirichlet(torch.ones(3)))
     with pyro.plate("data", 6):
@@ -253,14 +282,14 @@ def mixed_with_a_constant():
         pyro.sample("c", dist.Categorical(0.9 * p + 0.1 / 3), obs=labels())
 
 
-@idiom()
+@idiom({"mu": "it is written into a tensor in place (setitem)"})
 def ordered_logistic():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("c", dist.OrderedLogistic(mu.expand(6), torch.tensor([-1.0, 1.0])), obs=labels())
 
 
-@idiom()
+@idiom({"a": "it goes through lgamma"})
 def dirichlet_multinomial():
     a = pyro.sample("a", dist.Gamma(1.0, 1.0).expand([3]).to_event(1))
     pyro.sample("n", dist.DirichletMultinomial(a, total_count=5), obs=torch.tensor([1.0, 1.0, 3.0]))
@@ -304,25 +333,13 @@ def gaussian_hidden_markov():
     pyro.sample("x", chain, obs=numbers(4).unsqueeze(-1))
 
 
-@idiom()
-def wishart_prior():
-    precision = pyro.sample("precision", torch_wishart())
-    pyro.sample("x", dist.MultivariateNormal(torch.zeros(2), precision_matrix=precision), obs=numbers(2))
-
-
-def torch_wishart():
-    from pyro.distributions.torch import Wishart
-
-    return Wishart(torch.tensor(3.0), torch.eye(2))
-
-
-@idiom()
+@idiom({"mu": "it goes through logaddexp"})
 def soft_laplace():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     pyro.sample("x", dist.SoftLaplace(mu, 1.0), obs=torch.tensor(0.3))
 
 
-@idiom()
+@idiom(bounded=True)
 def folded():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     pyro.sample("x", dist.FoldedDistribution(dist.Normal(mu, 1.0)), obs=torch.tensor(0.3))

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from pyro import distributions as dist
 from pyro.ops.indexing import Vindex
 
-from tests.conjugacy.idioms.table import counts, features, idiom, labels, numbers
+from tests.conjugacy.idioms.table import TWO_MEMBERS, counts, features, idiom, labels, numbers
 
 
 def _means(size: int = 3):
@@ -26,7 +26,9 @@ def where_on_a_condition():
     p, a = pyro.sample("p", dist.Beta(1.0, 1.0)), pyro.sample("a", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 5):
         z = pyro.sample("z", dist.Bernoulli(p))
-        pyro.sample("x", dist.Normal(torch.where(z == 1, torch.tensor(2.0), torch.tensor(-2.0)) + a, 1.0), obs=numbers(5))
+        pyro.sample(
+            "x", dist.Normal(torch.where(z == 1, torch.tensor(2.0), torch.tensor(-2.0)) + a, 1.0), obs=numbers(5)
+        )
 
 
 @idiom()
@@ -44,7 +46,13 @@ def where_on_data_with_both_branches_random():
         pyro.sample("x", dist.Normal(torch.where(labels() == 1, a, b), 1.0), obs=numbers())
 
 
-@idiom()
+@idiom(
+    {
+        "a": "a sum with it is raised to the power -0.5",
+        "b": "a sum with it is raised to the power -0.5",
+        "z": "a sum with it is raised to the power -0.5",
+    }
+)
 def where_between_precisions():
     a, b = pyro.sample("a", dist.Gamma(1.0, 1.0)), pyro.sample("b", dist.Gamma(2.0, 0.5))
     with pyro.plate("data", 5):
@@ -52,7 +60,7 @@ def where_between_precisions():
         pyro.sample("x", dist.Normal(0.0, torch.where(z == 1, a, b).rsqrt()), obs=numbers(5))
 
 
-@idiom()
+@idiom({"mu": "it goes through gt"})
 def where_on_a_continuous_condition():
     mu, tau = pyro.sample("mu", dist.Normal(0.0, 1.0)), pyro.sample("tau", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 5):
@@ -74,7 +82,7 @@ def truth_values_added():
         pyro.sample("x", dist.Normal((z == 1).long() + (z >= 1).long() * 2.0, 1.0), obs=numbers(4))
 
 
-@idiom()
+@idiom({"z": TWO_MEMBERS})
 def spike_times_slab():
     p = pyro.sample("p", dist.Beta(1.0, 1.0))
     with pyro.plate("features", 3):
@@ -99,7 +107,7 @@ def one_hot_then_matmul():
         pyro.sample("x", dist.Normal(F.one_hot(z, 3).double() @ mu, 1.0), obs=numbers(4))
 
 
-@idiom()
+@idiom({"z": "one_hot is called without a number of classes"})
 def one_hot_without_a_number():
     mu, z = _means(), _classes()
     with pyro.plate("data", 4):
@@ -114,7 +122,7 @@ def one_hot_categorical():
         pyro.sample("x", dist.Normal(z @ mu, 1.0), obs=numbers(4))
 
 
-@idiom()
+@idiom({"z": "it goes through argmax"})
 def argmax_of_one_hot():
     mu = _means()
     with pyro.plate("data", 4):
@@ -167,13 +175,13 @@ def enumerate_annotated():
         pyro.sample("x", dist.Normal(mu[z], 1.0), obs=numbers(4))
 
 
-@idiom()
+@idiom({"z": TWO_MEMBERS})
 def index_reused_outside_of_the_plate():
     mu, z = _means(), _classes()
     pyro.sample("s", dist.Normal(mu[z].sum(), 1.0), obs=torch.tensor(1.0))
 
 
-@idiom()
+@idiom({"z": TWO_MEMBERS})
 def mean_of_a_site():
     z = _classes()
     pyro.sample("s", dist.Normal(z.double().mean(), 1.0), obs=torch.tensor(1.0))
@@ -192,29 +200,29 @@ def differences():
     pyro.factor("f", (0.3 * (z[1:] - z[:-1])).sum())
 
 
-@idiom()
+@idiom({"z": TWO_MEMBERS})
 def squared_differences():
     z = _classes()
     pyro.factor("f", (-0.3 * (z[1:] - z[:-1]) ** 2).sum())
 
 
-@idiom()
+@idiom({"z": TWO_MEMBERS})
 def neighbours_compared():
     z = _classes()
     pyro.factor("f", (z[1:] == z[:-1]).double().sum())
 
 
-@idiom()
+@idiom({"z": TWO_MEMBERS})
 def neighbouring_means():
     mu, z = _means(), _classes()
     pyro.sample("x", dist.Normal(mu[z[1:]] - mu[z[:-1]], 1.0).to_event(1), obs=numbers(3))
 
 
-@idiom()
+@idiom({"z": TWO_MEMBERS})
 def one_state_after_another_within_one_site():
     z = _classes()
     A = pyro.sample("A", dist.Dirichlet(torch.ones(3, 3)).to_event(1))
-    pyro.sample("x", dist.Categorical(A[z[:-1], z[1:]].unsqueeze(-1)).to_event(1), obs=torch.zeros(3).long())
+    pyro.factor("f", A[z[:-1], z[1:]].log().sum())
 
 
 @idiom()
@@ -223,7 +231,7 @@ def running_sum():
     pyro.factor("f", 0.1 * z.cumsum(0).sum())
 
 
-@idiom()
+@idiom({"z": "it is turned into whole numbers"})
 def running_sum_as_an_index():
     mu = _means(4)
     with pyro.plate("members", 3):
@@ -232,13 +240,13 @@ def running_sum_as_an_index():
         pyro.sample("x", dist.Normal(mu[z.cumsum(0).long()], 1.0), obs=numbers(3))
 
 
-@idiom()
+@idiom({"z": "a logsumexp over its members"})
 def softmax_of_a_site():
     z = _classes()
     pyro.sample("c", dist.Categorical(logits=z.double()), obs=torch.tensor(2))
 
 
-@idiom()
+@idiom({"z": "a logsumexp over its members"})
 def logsumexp_over_members():
     z = _classes()
     pyro.factor("f", 0.5 * torch.logsumexp(z.double(), 0))
@@ -250,10 +258,10 @@ def logsumexp_over_classes():
         g = pyro.sample("g", dist.Gamma(1.0, 1.0))
     z = _classes()
     with pyro.plate("data", 4):
-        pyro.factor("f", torch.logsumexp(torch.stack([z.double(), 2.0 - z.double()]), 0) * g[0])
+        pyro.factor("f", -torch.logsumexp(torch.stack([z.double(), 2.0 - z.double()]), 0) * g[0])
 
 
-@idiom()
+@idiom({"g": "the logarithm of a sum with it", "z": "the logarithm of a sum with it"})
 def site_times_logarithm_of_a_sum_with_it():
     g = pyro.sample("g", dist.Gamma(2.0, 1.0))
     z = _classes()
@@ -274,30 +282,30 @@ def flipped_by_keyword():
         pyro.sample("x", dist.Normal(mu[torch.flip(z, dims=[0])], 1.0), obs=numbers(4))
 
 
-@idiom()
+@idiom({"z": "it goes through roll"})
 def rolled():
     mu, z = _means(), _classes()
     with pyro.plate("data", 4):
         pyro.sample("x", dist.Normal(mu[z.roll(1)], 1.0), obs=numbers(4))
 
 
-@idiom()
+@idiom({"z": TWO_MEMBERS})
 def rolled_by_hand():
     mu, z = _means(), _classes()
     with pyro.plate("data", 4):
         pyro.sample("x", dist.Normal(mu[torch.cat([z[-1:], z[:-1]])], 1.0), obs=numbers(4))
 
 
-@idiom()
+@idiom({"z": "it goes through sort"})
 def sorted_members():
     mu, z = _means(), _classes()
     with pyro.plate("data", 4):
         pyro.sample("x", dist.Normal(mu[z.sort().values], 1.0), obs=numbers(4))
 
 
-@idiom()
+@idiom({"z": "it goes through bincount"})
 def counted():
-    mu, z = _means(), _classes()
+    z = _classes()
     pyro.sample("n", dist.Poisson(1.0 + torch.bincount(z, minlength=3).double()).to_event(1), obs=counts(3))
 
 
@@ -307,19 +315,19 @@ def counted_by_one_hot():
     pyro.factor("f", (F.one_hot(z, 3).sum(0) * torch.tensor([0.1, -0.3, 0.2])).sum())
 
 
-@idiom()
+@idiom({"z": TWO_MEMBERS})
 def counted_by_one_hot_squared():
     z = _classes()
     pyro.factor("f", -(F.one_hot(z, 3).sum(0).double() ** 2).sum())
 
 
-@idiom()
+@idiom({"z": "it is a mask that chooses elements"})
 def boolean_mask_of_data():
     mu, z = _means(), _classes()
     pyro.factor("f", -((numbers(4)[z == 1] - mu[0]) ** 2).sum())
 
 
-@idiom()
+@idiom({"z": "it is in the mask of x0"})
 def loop_with_a_mask():
     mu, z = _means(), _classes()
     for k in range(3):
@@ -358,6 +366,29 @@ def clamped_neighbour():
     mu, z = _means(), _classes()
     with pyro.plate("data", 4):
         pyro.sample("x", dist.Normal(mu[z] - mu[(z + 1).clamp(max=2)], 1.0), obs=numbers(4))
+
+
+@idiom()
+def scale_by_class():
+    mu = _means()
+    with pyro.plate("data", 4):
+        z = pyro.sample("z", dist.Categorical(torch.ones(3) / 3))
+        pyro.sample("x", dist.Normal(mu[0] / (1 + z), 1.0 + 2.0 * z), obs=numbers(4))
+
+
+@idiom()
+def noisy_or():
+    with pyro.plate("data", 4):
+        a = pyro.sample("a", dist.Bernoulli(0.3))
+        b = pyro.sample("b", dist.Bernoulli(0.6))
+        pyro.sample("x", dist.Bernoulli(1 - 0.9 * (1 - 0.5 * a) * (1 - 0.8 * b)), obs=(numbers(4) > 0).double())
+
+
+@idiom({"n": "it is the number of trials of a Binomial"})
+def number_of_successes_out_of_an_unknown_number():
+    n = pyro.sample("n", dist.Binomial(6, 0.5))
+    p = pyro.sample("p", dist.Beta(1.0, 1.0))
+    pyro.sample("k", dist.Binomial(n, p, validate_args=False), obs=torch.tensor(2.0))
 
 
 @idiom()
@@ -433,7 +464,7 @@ def second_order_markov():
         pyro.sample(f"x{t}", dist.Normal(second.double(), 1.0), obs=numbers(3)[t])
 
 
-@idiom()
+@idiom({"z": "the model reads its value (__int__)"})
 def a_dictionary_of_means():
     mu, z = _means(), _classes()
     table = [mu[0], mu[1], mu[2]]
@@ -466,7 +497,7 @@ def two_sites_multiplied():
         pyro.sample("x", dist.Normal(a * b - (a != b).double(), 1.0), obs=numbers(4))
 
 
-@idiom()
+@idiom({"z": TWO_MEMBERS})
 def all_pairs():
     with pyro.plate("members", 3):
         z = pyro.sample("z", dist.Bernoulli(0.4))

@@ -115,7 +115,7 @@ def diagonal_by_positions():
     _see(w[torch.arange(3), torch.arange(3)])
 
 
-@idiom()
+@idiom({"w": "it goes through diagonal"})
 def diagonal_by_name():
     w = _weights(3, 3)
     _see(w.diagonal())
@@ -157,13 +157,13 @@ def weights_flipped_by_keyword():
     _see(w.flip(dims=(0,)))
 
 
-@idiom()
+@idiom({"w": "it goes through roll"})
 def weights_rolled():
     w = _weights(4)
     _see(w.roll(1, 0))
 
 
-@idiom()
+@idiom({"w": "x^2 times x is not a statistic of its Normal family"})
 def parts():
     w = _weights(7)
     a, b, c = w.split([2, 2, 3])
@@ -195,7 +195,7 @@ def padded():
     _see(torch.nn.functional.pad(w, (1, 2), value=0.7))
 
 
-@idiom()
+@idiom({"w": "it goes through pad in a form that is not followed"})
 def padded_on_two_sides():
     w = _weights(2, 2)
     _see(torch.nn.functional.pad(w, (0, 1, 1, 0)))
@@ -207,7 +207,7 @@ def reshaped():
     _see(w.reshape(3, 4).T.flatten()[::3] + w.view(-1)[:4] + w.unflatten(1, (2, 3)).permute(2, 0, 1)[0, 1].sum())
 
 
-@idiom()
+@idiom({"w": "it goes through repeat"})
 def repeated():
     w = _weights(3)
     _see(w.repeat(2))
@@ -216,7 +216,7 @@ def repeated():
 @idiom()
 def expanded_number():
     w = pyro.sample("w", dist.Normal(0.0, 1.0))
-    _see(w.expand(3).cumsum(0) * w.expand(1, 3).squeeze())
+    _see(w.expand(3).cumsum(0) + w.expand(1, 3).squeeze() + torch.ones(3) * w.expand_as(torch.ones(1)))
 
 
 @idiom()
@@ -233,7 +233,7 @@ def broadcast_over_a_plate_of_one():
         pyro.sample("x", dist.Normal(w, 1.0), obs=numbers(5))
 
 
-@idiom()
+@idiom({"w": "it goes through linalg_vecdot", "v": "it goes through linalg_vecdot"})
 def matrix_products_of_all_kinds():
     w, v = _weights(2, 3), _weights(3, name="v")
     _see(torch.cat([w @ v, torch.mv(w, v), (v @ w.T), torch.einsum("ij,j->i", w, v), torch.linalg.vecdot(w, v)]))
@@ -251,19 +251,19 @@ def batched_matrix_product():
     _see(torch.bmm(w, v).squeeze(-1))
 
 
-@idiom()
+@idiom({"w": "it goes through einsum with a repeated index (ii->i)"})
 def einsum_with_a_repeated_letter():
     w = _weights(3, 3)
     _see(torch.einsum("ii->i", w))
 
 
-@idiom()
+@idiom({"w": "it goes through einsum in a form that is not followed (ij)"})
 def einsum_without_an_arrow():
     w = _weights(2, 3)
     _see(torch.einsum("ij", w))
 
 
-@idiom()
+@idiom({"w": "x^2 times x^2 is not a statistic of its Normal family"})
 def outer_product_with_itself():
     w = _weights(2)
     _see(torch.outer(w, w))
@@ -281,7 +281,7 @@ def zero_sum_by_hand():
     _see(torch.cat([w, -w.sum(0, keepdim=True)]))
 
 
-@idiom()
+@idiom({"w": "it goes through tril"})
 def lower_triangle():
     w = _weights(3, 3)
     _see(w.tril() @ torch.ones(3))
@@ -293,19 +293,19 @@ def diagonal_matrix():
     _see(torch.diag_embed(w) @ torch.tensor([1.0, 2.0, 3.0]))
 
 
-@idiom()
+@idiom({"w": "it goes through kron"})
 def kronecker():
     w = _weights(2)
     _see(torch.kron(w, torch.tensor([1.0, 2.0])))
 
 
-@idiom()
+@idiom({"w": "it goes through median"})
 def median():
     w = _weights(3)
     _see(w.median().unsqueeze(0))
 
 
-@idiom()
+@idiom({"w": "it goes through var"})
 def variance_of_members():
     w = _weights(3)
     pyro.factor("f", -w.var())
@@ -341,7 +341,7 @@ def transposes():
     _see(w.T @ torch.ones(2) + w.mT[:, 0] + w.t()[:, 1] + w.transpose(0, 1)[:, 0] + w.movedim(0, 1)[:, 1] + w.H[:, 0])
 
 
-@idiom()
+@idiom({"w": "it reaches aten.detach.default below the level where it is followed"})
 def the_data_of_a_tensor():
     w = _weights(3)
     _see(w.data + w.detach())

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from pyro import distributions as dist
 
-from tests.conjugacy.idioms.table import counts, features, idiom, labels, numbers
+from tests.conjugacy.idioms.table import NO_FAMILY, NO_FUNCTION, TWO_MEMBERS, counts, features, idiom, labels, numbers
 
 
 @idiom()
@@ -52,7 +52,7 @@ def two_precisions_multiplied():
         pyro.sample("x", dist.Normal(1.0, 1 / (a * b).sqrt()), obs=numbers())
 
 
-@idiom()
+@idiom({"a": "a sum with it is raised to the power 0.5", "b": "a sum with it is raised to the power 0.5"})
 def two_variances_added():
     a, b = pyro.sample("a", dist.InverseGamma(2.0, 1.0)), pyro.sample("b", dist.InverseGamma(3.0, 1.0))
     with pyro.plate("data", 6):
@@ -66,14 +66,14 @@ def variance_as_inverse_gamma():
         pyro.sample("x", dist.Normal(0.0, v.sqrt()), obs=numbers())
 
 
-@idiom()
+@idiom({"v": "x is not a statistic of its InverseGamma family"})
 def precision_as_inverse_gamma():
     v = pyro.sample("v", dist.InverseGamma(2.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("x", dist.Normal(0.0, v.rsqrt()), obs=numbers())
 
 
-@idiom()
+@idiom({"s": NO_FAMILY.format("HalfCauchy")})
 def half_cauchy_scale():
     s = pyro.sample("s", dist.HalfCauchy(1.0))
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
@@ -81,14 +81,14 @@ def half_cauchy_scale():
         pyro.sample("x", dist.Normal(mu, s), obs=numbers())
 
 
-@idiom()
+@idiom({"s": "x^-2 is not a statistic of its Gamma family"})
 def scale_is_gamma():
     s, mu = pyro.sample("s", dist.Gamma(1.0, 1.0)), pyro.sample("mu", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("x", dist.Normal(mu, s), obs=numbers())
 
 
-@idiom()
+@idiom({"t": "x^2 is not a statistic of its Gamma family"})
 def same_site_in_loc_and_scale():
     t = pyro.sample("t", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
@@ -103,7 +103,7 @@ def precision_scales_the_prior_of_the_mean():
         pyro.sample("x", dist.Normal(mu, tau.rsqrt()), obs=numbers())
 
 
-@idiom()
+@idiom({"v": "it is under an exp"})
 def log_variance():
     v, mu = pyro.sample("v", dist.Normal(0.0, 1.0)), pyro.sample("mu", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6):
@@ -117,35 +117,35 @@ def log_normal_child():
         pyro.sample("y", dist.LogNormal(mu, tau.rsqrt()), obs=numbers().exp())
 
 
-@idiom()
+@idiom({"s": NO_FAMILY.format("LogNormal")})
 def latent_log_normal():
     s = pyro.sample("s", dist.LogNormal(0.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("k", dist.Poisson(s), obs=counts())
 
 
-@idiom()
+@idiom({"u": "it is under an exp"})
 def exp_link():
     u = pyro.sample("u", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("k", dist.Poisson(u.exp()), obs=counts())
 
 
-@idiom()
+@idiom({"u": "it goes through softplus"})
 def softplus_link():
     u = pyro.sample("u", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("k", dist.Poisson(F.softplus(u)), obs=counts())
 
 
-@idiom()
+@idiom({"u": "the logarithm of a sum with a negative weight"})
 def softmax_logits():
     u = pyro.sample("u", dist.Normal(torch.zeros(3), 1.0).to_event(1))
     with pyro.plate("data", 6):
         pyro.sample("c", dist.Categorical(logits=u), obs=labels())
 
 
-@idiom()
+@idiom({"u": "it is under an exp"})
 def softmax_by_hand():
     u = pyro.sample("u", dist.Normal(torch.zeros(3), 1.0).to_event(1))
     with pyro.plate("data", 6):
@@ -159,7 +159,7 @@ def logits_of_a_dirichlet():
         pyro.sample("c", dist.Categorical(logits=p.log()), obs=labels())
 
 
-@idiom()
+@idiom({"p": "it enters the logits of a Bernoulli"})
 def odds_of_a_beta():
     p = pyro.sample("p", dist.Beta(1.0, 1.0))
     with pyro.plate("data", 6):
@@ -173,14 +173,14 @@ def probability_of_the_other():
         pyro.sample("c", dist.Bernoulli(1 - p), obs=(labels() > 0).double())
 
 
-@idiom()
+@idiom({"p": "the logarithm of a sum with it", "r": "the logarithm of a sum with it"})
 def product_of_probabilities():
     p, r = pyro.sample("p", dist.Beta(1.0, 1.0)), pyro.sample("r", dist.Beta(2.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("c", dist.Bernoulli(p * r), obs=(labels() > 0).double())
 
 
-@idiom()
+@idiom({"p": "the logarithm of a sum with it", "r": "the logarithm of a sum with it"})
 def product_of_probabilities_seen():
     p, r = pyro.sample("p", dist.Beta(1.0, 1.0)), pyro.sample("r", dist.Beta(2.0, 1.0))
     with pyro.plate("data", 6):
@@ -194,7 +194,7 @@ def poisson_of_a_sum():
         pyro.sample("k", dist.Poisson(a + b * features()[:, 0].exp()), obs=counts())
 
 
-@idiom(bounded=True)
+@idiom({"a": "the logarithm of a sum with it", "b": "the logarithm of a sum with it"})
 def poisson_of_a_difference():
     a, b = pyro.sample("a", dist.Gamma(9.0, 1.0)), pyro.sample("b", dist.Gamma(1.0, 9.0))
     with pyro.plate("data", 6):
@@ -209,35 +209,35 @@ def normalised_gammas():
         pyro.sample("c", dist.Categorical(g), obs=labels())
 
 
-@idiom()
+@idiom({"a": "it goes through clamp"})
 def clamped_rate():
     a = pyro.sample("a", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("k", dist.Poisson(a.clamp(min=1e-6)), obs=counts())
 
 
-@idiom()
+@idiom({"mu": "it goes through relu"})
 def relu_of_a_mean():
     mu, tau = pyro.sample("mu", dist.Normal(0.0, 1.0)), pyro.sample("tau", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("x", dist.Normal(mu.relu(), tau.rsqrt()), obs=numbers())
 
 
-@idiom()
+@idiom({"mu": "it goes through abs"})
 def absolute_value():
     mu, tau = pyro.sample("mu", dist.Normal(0.0, 1.0)), pyro.sample("tau", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("x", dist.Normal(abs(mu), tau.rsqrt()), obs=numbers())
 
 
-@idiom()
+@idiom({"w": "it goes through norm"})
 def norm_of_a_vector():
     w, tau = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1)), pyro.sample("tau", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("x", dist.Normal(w.norm(), tau.rsqrt()), obs=numbers())
 
 
-@idiom()
+@idiom({"w": "it goes through cdist"})
 def squared_distance_as_a_factor():
     w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
     pyro.factor("near", -0.5 * torch.cdist(w.unsqueeze(0), features()).square().sum())
@@ -250,13 +250,13 @@ def square_of_a_sum():
     pyro.factor("pull", -0.5 * (w.sum() - 1.0) ** 2)
 
 
-@idiom()
+@idiom({"mu": "x^3 is not a statistic of its Normal family"})
 def cube_of_a_mean():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     pyro.sample("x", dist.Normal(mu**3, 1.0), obs=torch.tensor(0.3))
 
 
-@idiom()
+@idiom({"mu": "x^4 is not a statistic of its Normal family"})
 def quadratic_in_a_mean():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     pyro.sample("x", dist.Normal(mu**2 - mu, 1.0), obs=torch.tensor(0.3))
@@ -269,7 +269,7 @@ def product_of_two_means():
         pyro.sample("x", dist.Normal(a * b, 0.5), obs=numbers())
 
 
-@idiom()
+@idiom({"w": "x^2 times x^2 is not a statistic of its Normal family"})
 def product_with_itself():
     with pyro.plate("members", 3):
         w = pyro.sample("w", dist.Normal(0.0, 1.0))
@@ -282,7 +282,7 @@ def inner_product_as_a_factor():
     pyro.factor("shrink", -0.5 * (w @ w) - 0.3 * w[0] * w[2])
 
 
-@idiom()
+@idiom({"mu": "it goes through cos"})
 def cosine_of_a_mean():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     pyro.sample("x", dist.Normal(torch.cos(mu), 1.0), obs=torch.tensor(0.3))
@@ -300,7 +300,7 @@ def log1p_of_minus_a_beta():
     pyro.factor("f", 3.0 * torch.log1p(-p) + torch.log(p))
 
 
-@idiom()
+@idiom({"a": "it goes through logaddexp", "b": "it goes through logaddexp"})
 def logaddexp_of_two():
     a, b = pyro.sample("a", dist.Gamma(1.0, 1.0)), pyro.sample("b", dist.Gamma(1.0, 1.0))
     pyro.factor("f", torch.logaddexp(a.log(), b.log()))
@@ -312,32 +312,32 @@ def logsumexp_of_normals():
     pyro.factor("f", torch.logsumexp(u, -1))
 
 
-@idiom()
+@idiom({"u": "the logarithm of a sum with a negative weight"})
 def logsumexp_of_normals_below():
     u = pyro.sample("u", dist.Normal(torch.zeros(3), 1.0).to_event(1))
     pyro.factor("f", -torch.logsumexp(u, -1))
 
 
-@idiom()
+@idiom({"g": "it multiplies the logarithm of a sum that it is in"}, bounded=True)
 def gamma_times_logarithm_of_a_sum_with_it():
     g, h = pyro.sample("g", dist.Gamma(2.0, 1.0)), pyro.sample("h", dist.Gamma(2.0, 1.0))
     pyro.factor("f", -g * torch.log(g + h))
 
 
-@idiom()
+@idiom({"p": TWO_MEMBERS})
 def entropy_of_a_dirichlet():
     p = pyro.sample("p", dist.Dirichlet(torch.ones(3)))
     pyro.factor("f", -(p * p.log()).sum())
 
 
-@idiom()
+@idiom({"a": "it is in the shape of a Gamma"})
 def gamma_shape_unknown():
     a, b = pyro.sample("a", dist.Gamma(1.0, 1.0)), pyro.sample("b", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("y", dist.Gamma(a, b), obs=numbers().exp())
 
 
-@idiom()
+@idiom({"a": "it is in the concentration of a Dirichlet"})
 def concentration_unknown():
     a = pyro.sample("a", dist.Gamma(1.0, 1.0))
     p = pyro.sample("p", dist.Dirichlet(a * torch.ones(3)))
@@ -345,7 +345,7 @@ def concentration_unknown():
         pyro.sample("c", dist.Categorical(p), obs=labels())
 
 
-@idiom()
+@idiom({"nu": "it is in the shape of a Chi2"})
 def degrees_of_freedom_unknown():
     nu = pyro.sample("nu", dist.Gamma(2.0, 1.0))
     with pyro.plate("data", 6):
@@ -395,14 +395,14 @@ def root_of_nothing_times_a_site():
     pyro.sample("x", dist.Normal((0.0 * tau).sqrt(), 1.0), obs=torch.tensor(0.3))
 
 
-@idiom()
+@idiom({"mu": "it goes through div in a form that is not followed (float division by zero)"})
 def divided_by_zero():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     pyro.sample("x", dist.Normal(0.0, 1.0), obs=torch.tensor(0.3))
     pyro.factor("f", (mu / 0).isnan().double())
 
 
-@idiom()
+@idiom({"tau": "it goes through exp in a form that is not followed (math range error)"})
 def too_large_a_number():
     tau = pyro.sample("tau", dist.Gamma(1.0, 1.0))
     pyro.factor("f", -torch.exp(tau.log() + 1000.0))
@@ -417,7 +417,7 @@ def linear_layer():
     pyro.sample("y", dist.Normal(layer(h), 1.0).to_event(2), obs=features(4)[:, :2])
 
 
-@idiom()
+@idiom({"h": "it goes through relu"})
 def layer_and_relu():
     layer = torch.nn.Linear(3, 1)
     with torch.no_grad():
@@ -427,7 +427,7 @@ def layer_and_relu():
     pyro.sample("y", dist.Normal(layer(h).relu().squeeze(-1), tau.rsqrt()).to_event(1), obs=numbers())
 
 
-@idiom()
+@idiom(error=NO_FUNCTION.format("y"))
 def new_weights_at_every_run():
     h = pyro.sample("h", dist.Normal(torch.zeros(6, 3), 1.0).to_event(2))
     pyro.sample("y", dist.Normal(torch.nn.Linear(3, 2)(h), 1.0).to_event(2), obs=features()[:, :2])
@@ -449,13 +449,13 @@ def a_constant_with_a_gradient():
         pyro.sample("x", dist.Normal(features() @ (w * slope), 1.0), obs=numbers())
 
 
-@idiom()
+@idiom({"mu": "it reaches aten.view_as_real.default below the level where it is followed"})
 def complex_arithmetic():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     pyro.sample("x", dist.Normal((mu * torch.exp(torch.tensor(0.5j))).real, 1.0), obs=torch.tensor(0.3))
 
 
-@idiom()
+@idiom({"w": "it goes through linalg_inv"})
 def inverse_of_a_matrix():
     w = pyro.sample("w", dist.Normal(torch.eye(2), 0.1).to_event(2))
     pyro.sample("x", dist.Normal(torch.linalg.inv(w) @ torch.ones(2), 1.0).to_event(1), obs=numbers(2))

@@ -8,7 +8,7 @@ from pyro import distributions as dist
 from pyro import poutine
 from pyro.nn import PyroModule, PyroSample
 
-from tests.conjugacy.idioms.table import counts, features, idiom, labels, numbers
+from tests.conjugacy.idioms.table import NO_FAMILY, NO_FUNCTION, counts, features, idiom, labels, numbers
 
 
 @idiom()
@@ -37,13 +37,12 @@ def plates_of_size_one():
         pyro.sample("x", dist.Normal(a * z, 1.0), obs=torch.tensor([0.3]))
 
 
-@idiom()
-def plates_of_size_zero():
+@idiom({"z": "the log density of z fails on it (IndexError: an index is out of bounds for dimension with size 0)"})
+def events_of_size_zero():
     mu, tau = pyro.sample("mu", dist.Normal(0.0, 1.0)), pyro.sample("tau", dist.Gamma(1.0, 1.0))
-    with pyro.plate("none", 0):
-        z = pyro.sample("z", dist.Categorical(torch.ones(2)))
-        u = pyro.sample("u", dist.Normal(mu, 1.0))
-        pyro.sample("x", dist.Normal(mu + z * u, tau.rsqrt()), obs=torch.zeros(0))
+    z = pyro.sample("z", dist.Categorical(torch.ones(0, 2)).to_event(1))
+    u = pyro.sample("u", dist.Normal(mu, 1.0).expand([0]).to_event(1))
+    pyro.sample("x", dist.Normal(mu + z * u, tau.rsqrt()).to_event(1), obs=torch.zeros(0))
 
 
 @idiom()
@@ -101,7 +100,7 @@ def a_batch_by_pyro_subsample():
         pyro.sample("x", dist.Normal(mu, 1.0), obs=x)
 
 
-@idiom()
+@idiom({"u": "a term couples members of its subsampled plate"})
 def members_of_a_batch_coupled():
     with pyro.plate("data", 6, subsample_size=3):
         u = pyro.sample("u", dist.Normal(0.0, 1.0))
@@ -177,14 +176,6 @@ def scaled_latent_site():
 
 
 @idiom()
-def scale_of_zero():
-    mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
-    with poutine.scale(scale=0.0):
-        tau = pyro.sample("tau", dist.Gamma(1.0, 1.0))
-        pyro.sample("x", dist.Normal(mu, tau.rsqrt()), obs=torch.tensor(0.3))
-
-
-@idiom()
 def a_scale_for_each_datum():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     with pyro.plate("data", 6), poutine.scale(scale=counts()):
@@ -192,7 +183,7 @@ def a_scale_for_each_datum():
         pyro.sample("x", dist.Normal(mu * z, 1.0), obs=numbers())
 
 
-@idiom()
+@idiom({"w": "its members are coupled and have different scales or masks"})
 def a_masked_site_that_is_coupled():
     with pyro.plate("members", 3), poutine.mask(mask=torch.tensor([True, False, True])):
         w = pyro.sample("w", dist.Normal(0.0, 1.0))
@@ -258,9 +249,7 @@ def missing_data_as_a_site():
 def partly_observed():
     mu, tau = pyro.sample("mu", dist.Normal(0.0, 1.0)), pyro.sample("tau", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 4):
-        x = pyro.sample(
-            "x", dist.Normal(mu, 1.0), obs=numbers(4), obs_mask=torch.tensor([True, False, True, False])
-        )
+        x = pyro.sample("x", dist.Normal(mu, 1.0), obs=numbers(4), obs_mask=torch.tensor([True, False, True, False]))
         pyro.sample("y", dist.Normal(x, tau.rsqrt()), obs=numbers(4, seed=8))
 
 
@@ -270,14 +259,19 @@ def a_function_of_a_site_observed():
     pyro.sample("close", dist.Normal(1.0, tau.rsqrt()), obs=2 * mu)
 
 
-@idiom()
+@idiom({"v": NO_FAMILY.format("Delta")})
 def a_point():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     v = pyro.sample("v", dist.Delta(torch.tensor(0.7)))
     pyro.sample("x", dist.Normal(mu * v, 1.0), obs=torch.tensor(0.3))
 
 
-@idiom()
+@idiom(
+    {
+        "mu": "it is the place of a Delta distribution",
+        "v": NO_FAMILY.format("Delta"),
+    }
+)
 def a_point_at_a_random_place():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     v = pyro.sample("v", dist.Delta(mu))
@@ -307,7 +301,7 @@ def vector_child_with_known_covariance():
         pyro.sample("x", dist.MultivariateNormal(m, precision_matrix=torch.eye(3) + 0.5), obs=features(4))
 
 
-@idiom()
+@idiom({"L": NO_FAMILY.format("LKJCholesky")})
 def lkj_covariance():
     L = pyro.sample("L", dist.LKJCholesky(3, 1.0))
     m = pyro.sample("m", dist.Normal(torch.zeros(3), 1.0).to_event(1))
@@ -315,21 +309,21 @@ def lkj_covariance():
         pyro.sample("x", dist.MultivariateNormal(m, scale_tril=L), obs=features(4))
 
 
-@idiom()
+@idiom({"s": "it is in a covariance matrix"})
 def random_covariance():
     s = pyro.sample("s", dist.Gamma(torch.ones(3), 1.0).to_event(1))
     m = pyro.sample("m", dist.Normal(torch.zeros(3), 1.0).to_event(1))
     pyro.sample("x", dist.MultivariateNormal(m, scale_tril=torch.diag_embed(s)), obs=numbers(3))
 
 
-@idiom()
+@idiom({"s": "it is in a covariance matrix"})
 def random_precision_matrix():
     s = pyro.sample("s", dist.Gamma(torch.ones(3), 1.0).to_event(1))
     m = pyro.sample("m", dist.Normal(torch.zeros(3), 1.0).to_event(1))
     pyro.sample("x", dist.MultivariateNormal(m, precision_matrix=torch.diag_embed(s)), obs=numbers(3))
 
 
-@idiom()
+@idiom({"m": "it goes through linalg_solve_triangular"})
 def low_rank_covariance():
     m = pyro.sample("m", dist.Normal(torch.zeros(3), 1.0).to_event(1))
     with pyro.plate("data", 4):
@@ -359,18 +353,18 @@ def whole_numbers_observed():
     p = pyro.sample("p", dist.Beta(1.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("k", dist.Poisson(rate), obs=counts().long())
-        pyro.sample("c", dist.Bernoulli(p), obs=(labels() > 0).long())
+        pyro.sample("c", dist.Categorical(torch.stack([p, 1 - p])), obs=labels(6, 2))
         pyro.sample("n", dist.Binomial(7, p), obs=labels())
 
 
-@idiom()
+@idiom(single=True)
 def single_precision_data():
     mu, tau = pyro.sample("mu", dist.Normal(0.0, 1.0)), pyro.sample("tau", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 6):
         pyro.sample("x", dist.Normal(mu, tau.rsqrt()), obs=numbers().float())
 
 
-@idiom()
+@idiom(single=True)
 def single_precision_site():
     w = pyro.sample("w", dist.Normal(torch.zeros(3, dtype=torch.float32), 1.0).to_event(1))
     tau = pyro.sample("tau", dist.Gamma(1.0, 1.0))
@@ -378,7 +372,7 @@ def single_precision_site():
         pyro.sample("x", dist.Normal(features() @ w.double(), tau.rsqrt()), obs=numbers())
 
 
-@idiom()
+@idiom(single=True)
 def single_precision_classes():
     mu = pyro.sample("mu", dist.Normal(torch.zeros(3, dtype=torch.float32), 1.0).to_event(1))
     with pyro.plate("data", 4):
@@ -405,7 +399,7 @@ def a_bayesian_layer():
         pyro.sample("x", dist.Normal(mean, tau.rsqrt()), obs=numbers())
 
 
-@idiom()
+@idiom(error=NO_FUNCTION.format("x"))
 def hidden_from_the_trace():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     with poutine.block():
@@ -413,23 +407,23 @@ def hidden_from_the_trace():
     pyro.sample("x", dist.Normal(mu + noise, 1.0), obs=torch.tensor(0.3))
 
 
-@idiom()
+@idiom(error="The model does not have the same sites at each run: extra.")
 def other_sites_on_each_run():
     mu = pyro.sample("mu", dist.Normal(0.0, 1.0))
     s = pyro.sample("s", dist.LogNormal(0.0, 2.0))
-    if s > 1:
+    if s < 1:
         pyro.sample("extra", dist.Normal(mu, 1.0))
     pyro.sample("x", dist.Normal(mu, 1.0), obs=torch.tensor(0.3))
 
 
-@idiom()
+@idiom(error="Site g has another prior than before: a model must have the same form each time.")
 def another_prior_on_each_run():
     s = pyro.sample("s", dist.LogNormal(0.0, 2.0))
     g = pyro.sample("g", dist.Gamma(1.0, 1.0) if s > 1 else dist.LogNormal(0.0, 1.0))
     pyro.sample("k", dist.Poisson(g), obs=torch.tensor(3.0))
 
 
-@idiom()
+@idiom(error="Site w does not have the same prior and shape at each run of the model.")
 def another_shape_on_each_run():
     n = pyro.sample("n", dist.Poisson(3.0))
     with pyro.plate("members", int(n) + 1):
@@ -437,7 +431,7 @@ def another_shape_on_each_run():
     pyro.sample("x", dist.Normal(w.sum(), 1.0), obs=torch.tensor(0.3))
 
 
-@idiom()
+@idiom({"u": NO_FAMILY.format("Poisson")})
 def coupled_on_some_runs_only():
     u = pyro.sample("u", dist.Poisson(0.5))
     w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))

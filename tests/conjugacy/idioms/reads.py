@@ -10,7 +10,7 @@ import scipy.special
 import torch
 from pyro import distributions as dist
 
-from tests.conjugacy.idioms.table import features, idiom, numbers
+from tests.conjugacy.idioms.table import NO_FUNCTION, WRITTEN_INTO, features, idiom, numbers
 
 
 def _mean():
@@ -23,43 +23,43 @@ def _see(loc, scale=1.0):
         pyro.sample("x", dist.Normal(loc, scale * tau.rsqrt()), obs=numbers())
 
 
-@idiom()
+@idiom({"mu": "the model reads its value (__bool__)"})
 def condition_on_a_value():
     mu = _mean()
     _see(mu, 1.0 if mu > 0 else 2.0)
 
 
-@idiom()
+@idiom({"mu": "the model reads its value (item)"})
 def item():
     _see(_mean().item())
 
 
-@idiom()
+@idiom({"mu": "the model reads its value (__float__)"})
 def to_float():
     _see(float(_mean()))
 
 
-@idiom()
+@idiom({"mu": "the model reads its value (tolist)"})
 def to_list():
     _see(torch.tensor(_mean().tolist()))
 
 
-@idiom()
+@idiom({"mu": "the model reads its value (numpy)"})
 def numpy_round_trip():
     _see(torch.as_tensor(_mean().numpy()))
 
 
-@idiom()
+@idiom({"mu": "the model reads its value (__array__)"})
 def numpy_function():
-    _see(torch.as_tensor(np.tanh(_mean())))
+    _see(torch.as_tensor(np.tanh(np.asarray(_mean()))))
 
 
-@idiom()
+@idiom({"mu": "the model reads its value (__array__)"})
 def scipy_function():
-    _see(torch.as_tensor(scipy.special.expit(_mean())))
+    _see(torch.as_tensor(scipy.special.expit(np.asarray(_mean()))))
 
 
-@idiom()
+@idiom({"mu": "the model reads its value (__float__)"})
 def math_function():
     _see(math.tanh(_mean()))
 
@@ -85,14 +85,14 @@ def formatted_without_a_form():
     _see(mu)
 
 
-@idiom()
+@idiom({"mu": "the model reads its value (__bool__)"})
 def asserted():
     mu = _mean()
     assert torch.isfinite(mu).all()
     _see(mu)
 
 
-@idiom()
+@idiom({"mu": "it goes through data_ptr"})
 def address_of_the_data():
     mu = _mean()
     mu.data_ptr()
@@ -103,12 +103,14 @@ def address_of_the_data():
 def questions_of_shape():
     w = pyro.sample("w", dist.Normal(torch.zeros(2, 3), 1.0).to_event(2))
     n = w.size(0) + w.dim() + len(w) + w.numel() + w.shape[-1] + w.ndim + w.size()[1] + w.nelement()
-    assert w.dtype == torch.float64 and w.device.type == "cpu" and not w.is_complex() and w.is_floating_point()
-    assert torch.is_tensor(w) and isinstance(w, torch.Tensor) and not w.is_cuda and w.layout == torch.strided
+    yes = w.dtype == torch.float64, w.device.type == "cpu", w.is_floating_point(), torch.is_tensor(w), not w.is_cuda
+    assert all(yes)
+    assert isinstance(w, torch.Tensor)
+    assert w.layout == torch.strided
     _see(w.sum() / n)
 
 
-@idiom()
+@idiom({"mu": "it is written into a tensor in place (setitem)"})
 def written_into_zeros():
     mu = _mean()
     out = torch.zeros(6)
@@ -116,7 +118,7 @@ def written_into_zeros():
     _see(out)
 
 
-@idiom()
+@idiom({"mu": "it is written into a tensor in place (add_)"})
 def added_in_place():
     mu = _mean()
     out = torch.zeros(6)
@@ -124,13 +126,13 @@ def added_in_place():
     _see(out)
 
 
-@idiom()
+@idiom({"mu": "it is written into a tensor in place (fill_)"})
 def filled():
     mu = _mean()
     _see(torch.zeros(6).fill_(mu))
 
 
-@idiom()
+@idiom({"mu": "it is written into a tensor in place (mul)"})
 def with_an_out_argument():
     mu = _mean()
     out = torch.zeros(())
@@ -138,7 +140,7 @@ def with_an_out_argument():
     _see(out)
 
 
-@idiom()
+@idiom(error=WRITTEN_INTO.format("w"))
 def in_place_on_a_view_of_a_site():
     w = pyro.sample("w", dist.Normal(torch.zeros(6), 1.0).to_event(1))
     view = w[:3]
@@ -146,7 +148,7 @@ def in_place_on_a_view_of_a_site():
     _see(w)
 
 
-@idiom()
+@idiom({"mu": "it is written into a tensor in place (add_)"})
 def in_place_on_a_view_of_a_constant():
     mu = _mean()
     base = torch.zeros(6)
@@ -154,7 +156,7 @@ def in_place_on_a_view_of_a_constant():
     _see(base)
 
 
-@idiom()
+@idiom({"mu": "it is written into a tensor in place (add_)"})
 def assigned_with_plus():
     mu = _mean()
     loc = torch.zeros(6)
@@ -162,7 +164,7 @@ def assigned_with_plus():
     _see(loc)
 
 
-@idiom()
+@idiom({"mu": "it is written into a tensor in place (add_)"})
 def assigned_with_plus_and_another_name():
     mu = _mean()
     loc = torch.zeros(6)
@@ -171,14 +173,14 @@ def assigned_with_plus_and_another_name():
     _see(other)
 
 
-@idiom()
+@idiom(error=WRITTEN_INTO.format("mu"))
 def site_assigned_with_plus():
     mu = _mean()
     mu += 1.0
     _see(mu)
 
 
-@idiom()
+@idiom({"mu": "it is written into a tensor in place (mul_)"})
 def product_assigned():
     mu = _mean()
     loc = 2.0 * mu
@@ -188,37 +190,37 @@ def product_assigned():
     _see(loc)
 
 
-@idiom()
+@idiom({"mu": "it goes through scatter"})
 def scattered():
     mu = _mean()
     _see(torch.zeros(6).scatter(0, torch.tensor([1]), mu.unsqueeze(0)))
 
 
-@idiom()
+@idiom({"w": "it goes through index_add"})
 def index_added():
     w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
     _see(torch.zeros(6).index_add(0, torch.tensor([0, 3, 3]), w))
 
 
-@idiom()
+@idiom({"w": "it reaches aten.expand.default below the level where it is followed"})
 def mapped_over():
     w = pyro.sample("w", dist.Normal(torch.zeros(3), 1.0).to_event(1))
     _see(torch.func.vmap(lambda row: (row * w).sum())(features()))
 
 
-@idiom()
+@idiom({"w": "it reaches aten.sum.dim_IntList below the level where it is followed"})
 def mapped_over_a_site():
     w = pyro.sample("w", dist.Normal(torch.zeros(6, 3), 1.0).to_event(2))
     _see(torch.func.vmap(lambda row: row.sum())(w))
 
 
-@idiom()
+@idiom({"mu": "it reaches aten.pow.Tensor_Scalar below the level where it is followed"})
 def gradient_of_a_function():
     mu = _mean()
     _see(torch.func.grad(lambda m: m**2)(mu))
 
 
-@idiom()
+@idiom({"mu": "it goes through grad"})
 def gradient_of_a_graph():
     mu = _mean()
     with torch.enable_grad():
@@ -266,7 +268,7 @@ def array_times_a_site():
     _see(torch.as_tensor(np.ones(6)) * mu)
 
 
-@idiom()
+@idiom(error=NO_FUNCTION.format("x"))
 def swallowed_errors():
     mu = _mean()
     try:
@@ -276,20 +278,20 @@ def swallowed_errors():
     _see(loc)
 
 
-@idiom()
+@idiom(error=NO_FUNCTION.format("x"))
 def random_noise_of_the_same_shape():
     mu = _mean()
     _see(mu + torch.rand_like(mu))
 
 
-@idiom()
+@idiom({"mu": "it goes through reduce_ex"})
 def copied():
     import copy
 
     _see(copy.copy(_mean()))
 
 
-@idiom()
+@idiom({"mu": "it goes through deepcopy"})
 def copied_deeply():
     import copy
 
@@ -303,13 +305,13 @@ def stored_on_a_module():
     _see(module.mu)
 
 
-@idiom()
+@idiom({"w": "the model reads its value (__float__)"})
 def rebuilt_from_members():
     w = pyro.sample("w", dist.Normal(torch.zeros(6), 1.0).to_event(1))
     _see(torch.tensor([float(v) for v in w]))
 
 
-@idiom()
+@idiom({"a": "the model reads its value (__float__)", "b": "the model reads its value (__float__)"})
 def tensor_of_sites():
     a, b = pyro.sample("a", dist.Normal(0.0, 1.0)), pyro.sample("b", dist.Normal(0.0, 1.0))
     _see(torch.tensor([a, b]).sum())
@@ -320,14 +322,14 @@ def as_a_tensor():
     _see(torch.as_tensor(_mean()))
 
 
-@idiom()
+@idiom(single=True)
 def as_another_type():
     _see(_mean().to(torch.float32).double().type(torch.float64).to("cpu"))
 
 
-@idiom()
+@idiom({"mu": "the model fails on tensors without values (TypeError: a plain tensor is wanted)"})
 def raised_by_the_model():
     mu = _mean()
-    if not type(mu) is torch.Tensor:
+    if type(mu) is not torch.Tensor:
         raise TypeError("a plain tensor is wanted")
     _see(mu)
