@@ -276,7 +276,7 @@ def figure(result: dict[str, Any], path: Path) -> None:
         below.legend(fontsize=8, frameon=False, loc="upper left")
     axes[0, 0].set_ylabel("microseconds a document")
     axes[1, 0].set_ylabel("peak resident size, MiB")
-    fig.savefig(path, dpi=90)
+    fig.savefig(path, dpi=180)
     plt.close(fig)
 
 

@@ -79,6 +79,12 @@ class TopicAssignment(_LazyCategorical):
         rows = (self.loadings / self.loadings.sum(-1, keepdim=True))[..., self.document, :]
         return rows.unsqueeze(-3) if rows.dim() > 2 else rows
 
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self.loadings.dim() > 2:
+            return super().log_prob(value)
+        log_proportions = (self.loadings / self.loadings.sum(-1, keepdim=True)).log()  # (B, K)
+        return log_proportions[self.document, value]
+
 
 class ImpliedAssignment(_LazyCategorical):
     r"""q(C) by what it follows from (eq. update_c).

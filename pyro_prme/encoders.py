@@ -125,6 +125,7 @@ class TopicEncoder(nn.Module):
     """
 
     topics_site: str | None = "theta"
+    reads_topics = True
 
     def __init__(
         self,

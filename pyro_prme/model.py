@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import pyro
 import torch
@@ -48,10 +48,12 @@ class PRME(PyroModule):
     r"""Topic model with a random function prior on the loadings.
 
     .. math::
-        \ell_k \sim N(0, b I), \quad V_k \sim \mathrm{Beta}(1, \alpha), \quad
-        \theta_k \sim \mathrm{Dir}(\gamma_0), \quad p_k = V_k \textstyle\prod_{j<k} (1 - V_j)
+        \ell_k \sim N(0, b I), \quad V_k \sim \mathrm{Beta}(1, \alpha)
 
-        h_n \sim N(0, a I), \quad f_{nk} \sim N(\mu_f(h_n, \ell_k), \sigma^2_f(h_n, \ell_k)), \quad
+        p_k = V_k \textstyle\prod_{j<k} (1 - V_j), \quad \theta_k \sim \mathrm{Dir}(\gamma_0)
+
+        h_n \sim N(0, a I), \quad f_{nk} \sim N(\mu_f(h_n, \ell_k), \sigma^2_f(h_n, \ell_k))
+
         Z_{nk} \sim \mathrm{Gamma}(\beta p_k, \mathrm{scale} = e^{f_{nk}})
 
         C_{nm} \sim \mathrm{Disc}(Z_n / \textstyle\sum_k Z_{nk}), \quad X_{nm} \sim \mathrm{Disc}(\theta_{C_{nm}})
@@ -71,6 +73,9 @@ class PRME(PyroModule):
         decoder: module that maps (h, ell) to the mean and variance of f, each (B, K).
         name: prefix of this model's parameters in Pyro's param store; each model gets its own by default.
     """
+
+    #: Names of sites by what they are for, for guides.
+    roles: ClassVar[Mapping[str, str]] = {"sticks": "V", "places": "ell", "embedding": "h", "function": "f"}
 
     alpha: float | Tensor  # a tensor where a run has drawn it (`swaps.HyperPriors`)
     beta: float | Tensor
@@ -259,6 +264,8 @@ class ShapePRME(PRME):
 
 class HDP(PRME):
     """Hierarchical Dirichlet process topic model: the same program with f = 0, and so without ell, h and f."""
+
+    roles: ClassVar[Mapping[str, str]] = {"sticks": "V"}
 
     def default_decoder(self) -> nn.Module:
         return nn.Identity()

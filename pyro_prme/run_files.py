@@ -1,7 +1,7 @@
 """The files of a run's folder, written whole and read with suspicion: open this to see what a checkpoint is made of.
 
 ``run.json`` holds settings, history, random state and the name of a ``state-*.safetensors`` beside it, which holds all
-tensors; ``vocabulary.txt`` holds the words. There is no pickle: reading a stranger's run executes nothing.
+tensors; ``vocabulary.txt`` holds the words. There is no pickle: reading a run made by someone else cannot execute code.
 """
 
 from __future__ import annotations

@@ -371,6 +371,16 @@ def test_the_demo_prints_topics_and_scores_and_draws(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_demo_is_the_fit_of_the_readme(tmp_path):
+    """So that the table and the picture of the README belong to its code; sizes as `prme demo --quick` has them."""
+    text = prme("demo", "--quick", "--out", tmp_path).stdout
+    corpus, test = pyro_prme.load_corpus("kjv").split(0.1, seed=0)
+    posterior = pyro_prme.PRMETopicModel(n_components=15, max_iter=6, random_state=0).fit(corpus).posterior_
+    for share in (0.9, 0.5, 0.1):
+        assert f"{share:4.0%}   {posterior.perplexity(test.split_tokens(share, seed=0)):8.1f}" in text
+
+
+@pytest.mark.slow
 def test_the_python_of_the_readme_runs():
     text = (Path(__file__).parents[1] / "README.md").read_text()
     first, swap = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -17,13 +17,14 @@ import matplotlib
 import pytest
 
 import pyro_prme
+import pyro_prme.measures
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
 sys.path.append(str(DOCS))
 
-from generate import api, results  # noqa: E402
+from generate import api, measures, results  # noqa: E402
 
 
 class Page(HTMLParser):
@@ -141,6 +142,29 @@ def test_numbers_of_the_results_page_come_from_files(tmp_path: Path) -> None:
     assert "| a | 0.1235 |" in text
     typed = set(re.findall(r"[\d.]*\d", text)) - {"0.3", "2", "1235.2", "2345.6", "3456.7", "0", "89", "0.1235"}
     assert typed == {"1", "90", "50", "10"}  # "Table 1", and the shares of words in the headings of its columns
+
+
+def test_every_table_of_the_results_has_a_sentence_above_it_and_goals_are_folded() -> None:
+    text = results.page(ROOT)
+    lines = text.splitlines()
+    tops = [i for i, line in enumerate(lines) if line.startswith("|") and not lines[i - 1].startswith("|")]
+    assert len(tops) > 20
+    for i in tops:
+        above = next(line for line in reversed(lines[:i]) if line)
+        assert above[-1] in ".?:*" or above.endswith("</summary>"), f"{above}\n{lines[i]}"
+    assert text.count("<details>") == text.count("</details>") == text.count("<summary>") > 5
+    shown = "".join(part.split("</details>")[-1] for part in text.split("<details>"))
+    assert "| bar |" in text
+    assert "| bar |" not in shown
+    for heading in results.QUESTIONS:
+        assert f"\n| {heading}" in text, f"no table begins with {heading!r} any more"
+
+
+def test_the_table_of_measures_is_in_tex_and_whole() -> None:
+    lines = measures.table().splitlines()
+    assert len(lines) == 2 + len(pyro_prme.measures.catalogue())
+    assert all(line.count("$") % 2 == 0 for line in lines)
+    assert set(measures.TEX) == set(pyro_prme.measures.catalogue()[["T^-1", "f_n"]].to_numpy().ravel())
 
 
 def test_tests_named_as_evidence_exist() -> None:

@@ -141,7 +141,7 @@ def figure(records: list[dict]) -> None:
     axes[2].set_ylim(top=1.2 * axes[2].get_ylim()[1])
     for ax in axes[1:]:
         ax.legend(fontsize=8, frameon=False)
-    fig.savefig(PATH.with_suffix(".png"), dpi=110)
+    fig.savefig(PATH.with_suffix(".png"), dpi=220)
 
 
 def main() -> None:

@@ -166,5 +166,5 @@ def figure(results: dict[str, Any], path: Path) -> None:
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
     fig.legend(loc="outside right upper", frameon=False, fontsize=10)
-    fig.savefig(path, dpi=110)
+    fig.savefig(path, dpi=220)
     plt.close(fig)

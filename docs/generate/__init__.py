@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 from pathlib import Path
 
-from generate import api, differences, results, swaps
-from pyro_prme.measures import catalogue_markdown
+import nbformat
+
+from generate import api, differences, measures, results, swaps
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,7 +15,7 @@ def write(docs: Path) -> None:
     """Brings generated pages, fragments and notebooks into the sources; a file that is right is left alone."""
     files = {docs / "api" / name: text for name, text in api.pages().items()}
     fragments = {
-        "measures.md": re.sub(r"`(\w+)`", r"{py:obj}`\1`", catalogue_markdown()),
+        "measures.md": measures.table(),
         "results.md": results.page(ROOT),
         "swaps.md": swaps.fragment(),
         **differences.fragments(ROOT),
@@ -28,9 +27,19 @@ def write(docs: Path) -> None:
             path.write_text(text, encoding="utf-8")
     notebooks = {path.name: path for path in (ROOT / "tutorials").glob("*.ipynb")}
     for name, path in notebooks.items():
-        copy = docs / "tutorials" / name
-        if not copy.exists() or copy.read_bytes() != path.read_bytes():
-            shutil.copyfile(path, copy)
+        copy, text = docs / "tutorials" / name, with_alternative_texts(path)
+        if not copy.exists() or copy.read_text(encoding="utf-8") != text:
+            copy.write_text(text, encoding="utf-8")
     for copy in (docs / "tutorials").glob("*.ipynb"):
         if copy.name not in notebooks:
             copy.unlink()
+
+
+def with_alternative_texts(path: Path) -> str:
+    """A notebook whose cells tell MyST-NB the alternative texts that the pictures in their outputs have."""
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if alt := output.get("metadata", {}).get("image/png", {}).get("alt"):
+                cell.metadata["mystnb"] = {"image": {"alt": alt}}
+    return str(nbformat.writes(notebook))

@@ -1,9 +1,14 @@
-"""The page of measured results: tables from the JSON files that the benchmarks wrote, and nothing typed by hand."""
+"""The page of measured results: tables from the JSON files that the benchmarks wrote, and no number typed by hand.
+
+A sentence stands above each table, and what few readers need is folded; `QUESTIONS` and `FOLDED` know the tables by the
+first cells of their headings.
+"""
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 import runpy
 import sys
 from collections.abc import Callable, Iterable
@@ -12,6 +17,35 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
+
+#: What a table answers, by the beginning of its heading; it stands above the table.
+QUESTIONS: dict[str, str] = {
+    "perplexity after": "How good is each program after so many seconds of training? Perplexity of held-out words, "
+    "lower is better; then its best one, the seconds of an epoch, and the largest memory.",
+    "to the best perplexity of": "How long does each program take to its own best perplexity (the column “it”), and "
+    "how long do ours take to it? In brackets: how many times sooner; “never” is not within the time allowed.",
+    "milliseconds": "On what is the time of a training step spent?",
+    "model | generic": "How much faster is a step than the same step in generic Pyro, and how much sooner is the best "
+    "bound reached that generic Pyro came to?",
+    "documents | distinct words | words": "How does the cost grow with the number of documents?",
+    "words | distinct": "How does it grow with the size of the vocabulary?",
+    "topics | distinct": "How does it grow with the number of topics?",
+    "tokens | distinct": "How does it grow with the length of the documents?",
+    "exponent in": "Which power of each size does the cost follow? With an exponent of one it grows in proportion.",
+    "model | mode": "Where does each online and batch fit end, in held-out perplexity?",
+    "comparison | swapped": "Is a swapped model better than the unswapped one on data of its own kind? The gain has "
+    "its standard error beside it, and the number of seeds with which the swapped model won.",
+    "peer | corpus": "Which settings did best for each of the other programs on the validation documents?",
+}
+
+#: Tables and lines that are folded away, by their beginning, with what is written in their place.
+FOLDED: dict[str, str] = {
+    "bar": "Goals that were set beforehand, and whether they were met",
+    "model | gradient in": "How noisy the gradients of generic Pyro are",
+    "peer | corpus": "All settings that were tried",
+    "not counted": "What is not counted",
+    "*Measured with": "How it was measured",
+}
 
 
 def shown(value: Any) -> str:
@@ -61,10 +95,45 @@ def anything(result: Any, script: Row) -> str:
     return "\n".join([*parts, _circumstances({k: v for k, v in result.items() if k not in lists})])
 
 
+SPREAD = "Mean over seeds (range over the seeds in brackets); lower is better."
+
+
 def printed(result: Any, script: Row) -> str:
     """The table that the script itself prints."""
-    spread = "Mean over seeds, largest less smallest in brackets; lower is better."
-    return f"{spread}\n\n{script['table'](result)}\n"
+    return f"{SPREAD}\n\n{script['table'](result)}\n"
+
+
+def perplexities(result: Any, script: Row) -> str:
+    """The models at the paper's gamma0, and folded the same table with all settings."""
+    main = [run for run in result if run["gamma0"] == PAPERS_GAMMA0] or result
+    every = folded(
+        "All settings: other values of gamma0, topics as points, and the preset “predictive”", script["table"](result)
+    )
+    return (
+        "Does the random function pay, with the paper's gamma0, at three shares of a document's words seen? PRME has "
+        "it in the shape of the loadings, the library's form, unless a row says “in the scale”, which is the paper's. "
+        f"{SPREAD}\n\n{script['table'](main)}\n\n{every if len(main) < len(result) else ''}\n"
+    )
+
+
+#: Of the paper's tables, but for those that vary it.
+PAPERS_GAMMA0 = 0.2
+
+
+def folded(summary: str, text: str) -> str:
+    """Markdown behind a line to click on."""
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>\n"
+
+
+def arranged(body: str) -> str:
+    """Each table with its question above it; details folded."""
+    blocks = []
+    for block in re.split(r"\n{2,}", body):
+        start = block.lstrip("| ")
+        blocks += [text for heading, text in QUESTIONS.items() if start.startswith(heading) and block.startswith("|")]
+        found = [summary for heading, summary in FOLDED.items() if start.startswith(heading)]
+        blocks.append(folded(found[0], block) if found else block)
+    return "\n\n".join(blocks)
 
 
 def depth_and_width(result: Any, script: Row) -> str:
@@ -109,7 +178,7 @@ def _circumstances(result: Row) -> str:
 
 
 KNOWN: dict[str, tuple[str, Callable[[Any, Row], str]]] = {
-    "table1": ("Held-out perplexity", printed),
+    "table1": ("Held-out perplexity", perplexities),
     "peers_kjv": ("Against other topic models: the King James Bible", peers),
     "peers_nyt": ("Against other topic models: New York Times", peers),
     "peers_20news": ("Against other topic models: 20 Newsgroups", peers),
@@ -148,7 +217,7 @@ def section(path: Path, root: Path) -> str:
     if script:
         about = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n\n")[0] + "\n\n"
         source += f", written by `{script.relative_to(root)}`"
-    body = render(json.loads(path.read_text(encoding="utf-8")), names_of(script) if script else {})
+    body = arranged(render(json.loads(path.read_text(encoding="utf-8")), names_of(script) if script else {}))
     picture = path.with_suffix(".png")
     if picture.exists():
         body += f"\n![{title}](../{picture.relative_to(root)})\n"

@@ -5,8 +5,8 @@ parameters of the posterior factors. Everything else follows from it: updates, t
 knows of topics, and it can be used alone: open it to see what is found in a model, with `find_structure`.
 """
 
-from pyro_prme.conjugacy.ascent import Ascent
+from pyro_prme.conjugacy.ascent import Ascent, Factors
 from pyro_prme.conjugacy.program import Program
 from pyro_prme.conjugacy.structure import Structure, find_structure
 
-__all__ = ["Ascent", "Program", "Structure", "find_structure"]
+__all__ = ["Ascent", "Factors", "Program", "Structure", "find_structure"]

@@ -95,7 +95,10 @@ def _factor(fn: Any, x: Any) -> Any:
 
 
 def _point(fn: Any, x: Any) -> Any:
-    raise Refused(variables_in((fn.v, x)), "it is the place of a Delta distribution")
+    places = variables_in((fn.v, x))
+    if places:
+        raise Refused(places, "it is the place of a Delta distribution")
+    return dist.Delta(fn.v, event_dim=fn.event_dim).log_prob(x) + fn.log_density
 
 
 def _transformed(fn: Any, y: Any) -> Any:
@@ -173,6 +176,7 @@ def _dirichlet(fn: Any, x: Any) -> Any:
     a = known(fn.concentration)
     if isinstance(a, Random):
         raise Refused(a.variables, f"it is in the concentration of a {type(fn).__name__}")
+    a = lift(a)
     return ((a - 1) * x.log()).sum(-1) + torch.lgamma(a.sum(-1)) - torch.lgamma(a).sum(-1)
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "same_entry",
     "substitute",
     "take",
+    "taken_indices",
 ]
 
 
@@ -116,6 +117,19 @@ def take(tensor: Tensor, entries: Sequence[Entry]) -> tuple[Tensor, Indices]:
         at, own = (entry.at, entry.indices) if isinstance(entry, Gather) else (torch.arange(entry.size), (entry,))
         where.append(laid_along(at, own, indices))
     return tensor[tuple(where)].expand([i.size for i in indices]), indices
+
+
+def taken_indices(entries: Sequence[Entry]) -> Indices:
+    """The indices of what `take` returns, in their order."""
+    left = [e for e in entries if isinstance(e, Index) or e.indices]
+    plain = [e for e in left if isinstance(e, Index)]
+    gathers = [e for e in left if isinstance(e, Gather)]
+    if len(set(plain)) == len(plain):
+        if not gathers:
+            return tuple(plain)
+        if len(gathers) == 1 and not set(plain) & set(gathers[0].indices):
+            return (*gathers[0].indices, *plain)
+    return indices_of(left)
 
 
 def put(values: Tensor, indices: Sequence[Index], entries: Sequence[Entry], shape: Sequence[int]) -> Tensor:

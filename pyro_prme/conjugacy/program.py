@@ -17,16 +17,16 @@ from torch import Tensor
 from pyro_prme.conjugacy.contraction import Memory, contract
 from pyro_prme.conjugacy.densities import log_density, randoms_of
 from pyro_prme.conjugacy.families import Family, Natural, Request, Statistics
-from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, put, take
+from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, put, take, taken_indices
 from pyro_prme.conjugacy.operations.arithmetic import multiply
 from pyro_prme.conjugacy.operations.reductions import total
 from pyro_prme.conjugacy.random_tensor import Random, align, lifted_values, variables_in
 from pyro_prme.conjugacy.refusal import Refused, reason_of
-from pyro_prme.conjugacy.terms import Constant, LogSum, Term, product, summed, term_variables
+from pyro_prme.conjugacy.terms import Constant, LogSum, Term, is_zero, product, summed, term_variables
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.conjugacy.variables import Variable
 
-__all__ = ["Program", "compile_program"]
+__all__ = ["Program", "compile_program", "site_terms"]
 
 _DENSE = (
     1_000_000  # numbers; constants are contracted with each other up to this size even where that makes them larger
@@ -63,6 +63,7 @@ class CompiledTerm:
         self.constants = _contracted(constants, live | set(kept))
         self.bounds = [CompiledBound(b, families, dtype) for b in term.bounds]
         self.names = {v.name for v in term_variables(term)}
+        self.has_gradient = has_gradient(term)
         self._keys: list[Any] = [("constant", id(c.tensor)) for c in self.constants] + [o.key for o in self.operands]
         if self.bounds:
             self._check_sign(term, families)
@@ -87,7 +88,10 @@ class CompiledTerm:
     def taken(self, statistics: Mapping[str, Statistics]) -> list[tuple[Tensor, Indices]]:
         """Constants and statistics with the names of their dimensions."""
         found: list[tuple[Tensor, Indices]] = [(c.tensor, c.indices) for c in self.constants]
-        return found + [take(statistics[o.name][o.statistic].to(self.dtype), o.entries) for o in self.operands]
+        return found + [self._take(o, statistics) for o in self.operands]
+
+    def _take(self, operand: Operand, statistics: Mapping[str, Statistics]) -> tuple[Tensor, Indices]:
+        return take(statistics[operand.name][operand.statistic].to(self.dtype), operand.entries)
 
     def value(self, statistics: Mapping[str, Statistics], out: Sequence[Index], memory: Memory | None) -> Tensor:
         """The term, summed over all indices but those of the result that it carries."""
@@ -106,14 +110,19 @@ class CompiledTerm:
         """The derivative in each statistic of a variable: the contraction of all the other operands."""
         if self.bounds:
             return self._message_through_bound(name, statistics)
-        operands, out = self.taken(statistics), []
+        fixed: list[tuple[Tensor, Indices]] = [(c.tensor, c.indices) for c in self.constants]
+        taken = {n: self._take(o, statistics) for n, o in enumerate(self.operands) if o.name != name}
+        out = []
         for n, operand in enumerate(self.operands):
             if operand.name != name:
                 continue
-            place = len(self.constants) + n
-            rest = operands[:place] + operands[place + 1 :]
-            keys = self._keys[:place] + self._keys[place + 1 :]
-            own = operands[place][1]
+            for m, twin in enumerate(self.operands):
+                if twin.name == name and m != n and m not in taken:
+                    taken[m] = self._take(twin, statistics)
+            others = [m for m in range(len(self.operands)) if m != n]
+            rest = fixed + [taken[m] for m in others]
+            keys = self._keys[: len(fixed)] + [self._keys[len(fixed) + m] for m in others]
+            own = taken_indices(operand.entries)
             carried = {i for _, indices in rest for i in indices}
             kept = tuple(i for i in own if i in carried)
             slope = _scaled_product(self.coefficient, rest, kept, memory, keys)
@@ -217,6 +226,12 @@ def _dense(terms: Sequence[CompiledTerm], indices: Indices, statistics: Mapping[
     return out.expand([i.size for i in indices])
 
 
+def has_gradient(term: Term) -> bool:
+    """Whether a gradient passes through a constant of the term."""
+    inside = (t for b in term.bounds for terms, _ in b.logs for t in terms)
+    return any(c.tensor.requires_grad for c in term.constants) or any(has_gradient(t) for t in inside)
+
+
 def requests_of(term: Term) -> list[tuple[Variable, Request]]:
     """The statistics that a term asks for."""
     by_variable: dict[Variable, list[Any]] = {}
@@ -293,6 +308,14 @@ class Program:
         plain, terms = self.parts[site]
         return plain + sum((t.value(statistics, (), self._memory) for t in terms), start=torch.zeros(()))
 
+    def moving(self, site: str, statistics: Mapping[str, Statistics]) -> Tensor:
+        """What of a site's part depends on something that gradients move."""
+        if site not in self.parts:
+            return torch.zeros(())
+        plain, terms = self.parts[site]
+        total = plain if plain.requires_grad else torch.zeros(())
+        return sum((t.value(statistics, (), None) for t in terms if t.has_gradient), start=total)
+
     def total(self, statistics: Mapping[str, Statistics]) -> Tensor:
         """The expected log joint."""
         return sum((self.at(site, statistics) for site in self.parts), start=torch.zeros(()))
@@ -301,18 +324,25 @@ class Program:
         """Sites other than its own in whose density a variable occurs."""
         return [s for s, (_, terms) in self.parts.items() if s != name and any(name in t.names for t in terms)]
 
-    def target(self, name: str, statistics: Mapping[str, Statistics], now: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def coupled(self, names: Collection[str]) -> bool:
+        """Whether some term has statistics of two or more of these variables."""
+        return any(len(t.names.intersection(names)) > 1 for _, terms in self.parts.values() for t in terms)
+
+    def target(
+        self, name: str, statistics: Mapping[str, Statistics], now: Natural, *, own: bool = False
+    ) -> dict[str, Tensor]:
         """Natural parameters of the optimal factor given the statistics of the others.
 
         Args:
             name: of the variable.
             statistics: of all variables.
             now: the natural parameters as they are, kept where the site is masked out.
+            own: count the site's own density alone, which gives its prior.
         """
         memory = None if torch.is_grad_enabled() else self._memory
-        sums: dict[str, _Sum] = {key: _Sum(value.shape) for key, value in statistics[name].items()}
-        for term in self._terms_of[name]:
-            for message in term.message(name, statistics, memory):
+        sums: dict[str, _Sum] = {key: _Sum(value.shape) for key, value in now.items()}
+        for term in self.parts[name][1] if own else self._terms_of[name]:
+            for message in term.message(name, statistics, memory) if name in term.names else ():
                 sums[message.statistic].add(message)
         weight = self.weights[name]
         slopes = {key: part.result(now[key]) for key, part in sums.items()}
@@ -384,17 +414,22 @@ class _Sum:
         return put(whole, own, message.entries, self.shape)
 
 
-def compile_program(sites: Sequence[Site], coupled: Mapping[str, Collection[int]] | None = None) -> Program:
+def compile_program(
+    sites: Sequence[Site],
+    coupled: Mapping[str, Collection[int]] | None = None,
+    covered: Collection[str] = (),
+) -> Program:
     """The program of a symbolic run.
 
     Args:
         sites: of the run.
         coupled: dimensions that are joint already, by variable.
+        covered: sites whose densities are left out, since a fused rule computes them.
 
     Raises:
         Refused: with the variables whose statistics do not suffice.
     """
-    terms = {site.name: _site_terms(site) for site in sites}
+    terms = {site.name: site_terms(site) for site in sites if site.name not in covered}
     joint = {site.name: set((coupled or {}).get(site.name, ())) for site in sites if site.variable is not None}
     for _, parts in terms.values():
         for variable, request in (r for t in parts for r in all_requests(t)):
@@ -455,7 +490,7 @@ def _hidden_left_out(density: Random, weight: Tensor) -> Random:
     return Random.make(shape, dims, terms, density.selections, dtype=density.dtype)
 
 
-def _site_terms(site: Site) -> tuple[Tensor, tuple[Term, ...]]:
+def site_terms(site: Site) -> tuple[Tensor, tuple[Term, ...]]:
     """A site's weighted, summed expected log density: a plain number and terms."""
     density, weight = _density(site), site.weight
     if not isinstance(density, Random):
@@ -470,4 +505,4 @@ def _site_terms(site: Site) -> tuple[Tensor, tuple[Term, ...]]:
     terms = list(whole.terms or ())
     for s in whole.selections:  # choices outside of any plate
         terms = [product(t, Term(1.0, (), (s.chosen(),))) for t in terms]
-    return torch.zeros(()), tuple(summed(t, (), set()) for t in terms)
+    return torch.zeros(()), tuple(summed(t, (), set()) for t in terms if not is_zero(t))

@@ -36,7 +36,6 @@ from pyro_prme.conjugacy.terms import (
     Term,
     constant,
     in_dtype,
-    is_zero,
     renamed,
     term_indices,
     term_variables,
@@ -47,6 +46,7 @@ __all__ = [
     "Random",
     "align",
     "as_table",
+    "broadcast_shape",
     "fresh",
     "inner_indices",
     "is_lifted",
@@ -95,7 +95,7 @@ class Random(Tensor):
             Random, torch.Size(shape), dtype=dtype or torch.get_default_dtype()
         )
         out.dims, out.selections, out.logarithm = tuple(dims), tuple(selections), logarithm
-        out.terms = None if terms is None else tuple(term for term in terms if not is_zero(term))
+        out.terms = None if terms is None else tuple(term for term in terms if term.coefficient)
         out.blame = dict(blame or {})
         return out
 
@@ -274,6 +274,8 @@ def rename(
     r: Random, names: Mapping[Index, Entry], dims: Dims | None = None, shape: Sequence[int] | None = None
 ) -> Random:
     """Replaces indices by indices or gathers; selections that become the same are one."""
+    if not names and dims is None and shape is None:
+        return r
     selections: list[Selection] = []
     joined: dict[Index, Entry] = {}
     for s in r.selections:
@@ -284,12 +286,12 @@ def rename(
             selections.append(moved)
         else:
             joined[s.value] = twin.value
-    names = {**names, **joined}
+    names = {**names, **joined} if joined else names
     new: Any = tuple(None if i is None else names.get(i, i) for i in r.dims) if dims is None else dims
     return Random.make(
         r.shape if shape is None else shape,
         new,
-        None if r.terms is None else (renamed(term, names) for term in r.terms),
+        None if r.terms is None else tuple(renamed(term, names) for term in r.terms),
         selections,
         logarithm=None if r.logarithm is None else rename(r.logarithm, names, new, shape),
         blame=r.blame,
@@ -303,34 +305,58 @@ def twin_of(selection: Selection, others: Iterable[Selection]) -> Selection | No
     return next(same, None)
 
 
+def broadcast_shape(*shapes: Sequence[int]) -> torch.Size:
+    """The shape that tensors of these shapes have together."""
+    if all(shape == shapes[0] for shape in shapes):
+        return torch.Size(shapes[0])
+    out = [1] * max(map(len, shapes))
+    for shape in shapes:
+        for d, n in enumerate(shape, len(out) - len(shape)):
+            if n != 1 and out[d] not in (1, n):
+                raise ValueError(f"shapes {', '.join(str(tuple(x)) for x in shapes)} do not go together")
+            out[d] = n if n != 1 else out[d]
+    return torch.Size(out)
+
+
 def align(*xs: Any) -> tuple[list[Random], Dims, torch.Size]:
-    """Broadcasts: one index for each dimension, and one for each selection, in all of them."""
-    rs = [fresh(lift(x)) for x in xs]
-    shape = torch.broadcast_shapes(*(r.shape for r in rs))
+    """Broadcasts: one index for each dimension and one for each selection; apart from these, no index is shared."""
+    rs = [lift(x) for x in xs]
+    shape = broadcast_shape(*(r.shape for r in rs))
     dtype = rs[0].dtype
     for r in rs[1:]:
         dtype = torch.promote_types(dtype, r.dtype)
     dims: list[Index | None] = [None] * len(shape)
     selections: list[Selection] = []
+    used: set[Index] = set()
     out: list[Random] = []
     for r in rs:
+        own = all_indices(r)
         names: dict[Index, Entry] = {}
         offset = len(shape) - len(r.dims)
-        for d, index in enumerate(r.dims):
-            shared = dims[offset + d]
-            if index is not None and shared is None:
-                dims[offset + d] = index
-            elif index is not None and shared is not None:
-                names[index] = shared
-        r = rename(r, names)
-        values: dict[Index, Entry] = {}
+        for d, index in enumerate(r.dims, offset):
+            shared = dims[d]
+            if index is not None and shared is not None:
+                if shared is not index:
+                    names[index] = shared
+            elif index is not None:
+                if index in used:
+                    names[index] = Index(index.size)
+                dims[d] = names.get(index, index)  # type: ignore[assignment]
+        placed = {i for i in r.dims if i is not None}
+        names |= {i: Index(i.size) for i in own - placed if i in used}
         for s in r.selections:
-            twin = twin_of(s, selections)
+            moved = s._replace(entries=tuple(substitute(e, names) for e in s.entries))
+            twin = twin_of(moved, selections)
             if twin is None:
-                selections.append(s)
+                value: Any = names.get(s.value, s.value)
+                selections.append(moved._replace(value=value))
             elif twin.value is not s.value:
-                values[s.value] = twin.value
-        out.append(rename(r, values))
+                names[s.value] = twin.value
+            else:
+                names.pop(s.value, None)
+        r = rename(r, names)
+        used |= own | {i for i in all_indices(r)} if names else own
+        out.append(r)
     aligned = [
         Random.make(shape, dims, terms_in(r, dtype), selections, logarithm=r.logarithm, blame=r.blame, dtype=dtype)
         for r in out

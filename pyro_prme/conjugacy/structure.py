@@ -6,7 +6,7 @@ equals the model's own log density where every factor is a point: that is checke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import pyro
@@ -18,7 +18,7 @@ from pyro_prme.conjugacy.families import Family, family_of
 from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.program import Program, compile_program
 from pyro_prme.conjugacy.refusal import Refused, reason_of
-from pyro_prme.conjugacy.tracing import AnotherForm, is_model_site, numeric_run, symbolic_run
+from pyro_prme.conjugacy.tracing import AnotherForm, Site, is_model_site, numeric_run, symbolic_run
 from pyro_prme.conjugacy.variables import Variable
 
 __all__ = ["Structure", "find_structure"]
@@ -39,6 +39,7 @@ class Structure(NamedTuple):
         priors: by site, the name of its distribution.
         trace: a run with all values drawn.
         program: the expected log joint; other sites have the values of the trace.
+        run_sites: what the symbolic run of the program recorded.
     """
 
     model: Callable
@@ -52,6 +53,7 @@ class Structure(NamedTuple):
     priors: Mapping[str, str]
     trace: Any
     program: Program
+    run_sites: tuple[Site, ...]
 
     @property
     def families(self) -> Mapping[str, Family]:
@@ -74,7 +76,7 @@ class Structure(NamedTuple):
             ValueError: a site has no closed form there, or not the same one.
         """
         try:
-            program = _compiled(self.model, args, kwargs, frozenset(self.closed), values, _joint(self.program))
+            program, _ = _compiled(self.model, args, kwargs, frozenset(self.closed), values, _joint(self.program))
         except Refused as refused:
             why = ", ".join(f"{v.name}: {reason}" for v, reason in refused.why.items())
             raise ValueError(f"On these data there is no closed form any more ({why}).") from refused
@@ -87,6 +89,11 @@ class Structure(NamedTuple):
                     "find it on data of which no coefficient is zero throughout."
                 )
         return program
+
+    def rebuilt_without(self, covered: Collection[str]) -> Program:
+        """The expected log joint on the same data without the densities of some sites."""
+        joint = {name: family.joint for name, family in self.families.items()}
+        return compile_program(self.run_sites, joint, covered)
 
 
 def find_structure(
@@ -129,7 +136,7 @@ def find_structure(
         points = [_interior_run(model, args, kwargs, trace, chosen, seed) for seed in range(draws)]
         coupled: dict[str, frozenset[int]] = {}
         while True:
-            found = _discover(model, args, kwargs, trace, chosen, refusals, coupled)
+            found, run_sites = _discover(model, args, kwargs, trace, chosen, refusals, coupled)
             chosen = list(found.families)
             try:
                 there = [_program_at(model, args, kwargs, names, found, point) for point in points]
@@ -159,7 +166,7 @@ def find_structure(
     observed = frozenset(name for name in names if trace.nodes[name]["is_observed"])
     priors = {name: _prior_name(trace.nodes[name]["fn"]) for name in names}
     refusals = {name: refusals[name] for name in names if name in refusals}
-    return Structure(model, args, kwargs, names, observed, closed, refusals, errors, priors, trace, found)
+    return Structure(model, args, kwargs, names, observed, closed, refusals, errors, priors, trace, found, run_sites)
 
 
 def _tolerance(trace: Any) -> float:
@@ -203,7 +210,7 @@ def _discover(
     chosen: list[str],
     refusals: dict[str, str],
     coupled: Mapping[str, frozenset[int]],
-) -> Program:
+) -> tuple[Program, tuple[Site, ...]]:
     """Drops variables that are blamed, one run after the other, until a run goes through."""
     values = other_values(trace, _latent(trace))
     while True:
@@ -229,14 +236,15 @@ def _compiled(
     chosen: frozenset[str],
     values: Mapping[str, Any],
     coupled: Mapping[str, frozenset[int]],
-) -> Program:
-    """The program of one run.
+) -> tuple[Program, tuple[Site, ...]]:
+    """The program of one run, and what the run recorded.
 
     The model may be code that a tensor without values goes through with an error of its own. Then the sites are blamed
     with which, one at a time, the error comes, and all of them if it takes several.
     """
     try:
-        return compile_program(symbolic_run(model, args, kwargs, chosen, values), coupled)
+        sites = tuple(symbolic_run(model, args, kwargs, chosen, values))
+        return compile_program(sites, coupled), sites
     except (Refused, AnotherForm):
         raise
     except Exception as error:
@@ -276,7 +284,7 @@ def _program_at(
 ) -> Program:
     """The program with the open sites as they are at a point, which must have the form of the one that was found."""
     there = tuple(_latent(point))
-    program = _compiled(model, args, kwargs, frozenset(found.families), other_values(point, there), _joint(found))
+    program, _ = _compiled(model, args, kwargs, frozenset(found.families), other_values(point, there), _joint(found))
     for others in (there, tuple(program.parts)):
         if set(others) != set(names):
             differ = ", ".join(sorted(set(others) ^ set(names)))

@@ -14,6 +14,7 @@ from pyro_prme.conjugacy.variables import Variable
 __all__ = [
     "CHOSEN",
     "COMPLEMENT_LOG",
+    "EXPONENTIAL",
     "LOG",
     "POWER",
     "Constant",
@@ -36,6 +37,7 @@ __all__ = [
 POWER = "power"  # x^power
 LOG = "log"  # ln x
 COMPLEMENT_LOG = "log(1 - x)"
+EXPONENTIAL = "exponential"  # exp(power x)
 CHOSEN = "chosen"  # 1 where the variable has the value that the last index names, else 0
 
 _SMALL = 4096  # numbers; constants up to this size are looked through for zeros
@@ -52,7 +54,7 @@ class Factor(NamedTuple):
     """A statistic of a variable at an index."""
 
     variable: Variable
-    kind: str  # POWER, LOG, COMPLEMENT_LOG or CHOSEN
+    kind: str  # POWER, LOG, COMPLEMENT_LOG, EXPONENTIAL or CHOSEN
     power: float
     entries: tuple[Entry, ...]
 
@@ -120,12 +122,13 @@ def renamed(term: Term, names: Mapping[Index, Entry]) -> Term:
     """The term with indices replaced by indices or gathers."""
     if not names:
         return term
-    constants = tuple(
-        Constant(*take(c.tensor, tuple(names.get(i, i) for i in c.indices)))
-        if any(i in names for i in c.indices)
-        else c
-        for c in term.constants
-    )
+    constants, coefficient = [], term.coefficient
+    for c in term.constants:
+        moved = _renamed_constant(c, names)
+        if moved.indices or moved.tensor.requires_grad or not moved.tensor.is_floating_point():
+            constants.append(moved)
+        else:
+            coefficient *= float(moved.tensor)
     factors = tuple(f._replace(entries=tuple(substitute(e, names) for e in f.entries)) for f in term.factors)
     bounds = tuple(
         LogSum(
@@ -135,7 +138,7 @@ def renamed(term: Term, names: Mapping[Index, Entry]) -> Term:
         )
         for b in term.bounds
     )
-    return Term(term.coefficient, constants, factors, bounds)
+    return Term(coefficient, tuple(constants), factors, bounds)
 
 
 def _renamed_constant(c: Constant, names: Mapping[Index, Entry]) -> Constant:
@@ -168,11 +171,15 @@ def _merged_constants(constants: Iterable[Constant]) -> tuple[Constant, ...]:
 
 
 def merged_factors(factors: Iterable[Factor]) -> tuple[Factor, ...]:
-    """Powers of the same member of a variable are added."""
+    """Powers and exponents of the same member of a variable are added."""
     out: list[Factor] = []
     for f in factors:
         for place, g in enumerate(out):
-            if f.kind == g.kind == POWER and f.variable is g.variable and same_entries(f.entries, g.entries):
+            if (
+                f.kind == g.kind in (POWER, EXPONENTIAL)
+                and f.variable is g.variable
+                and same_entries(f.entries, g.entries)
+            ):
                 out[place] = g._replace(power=g.power + f.power)
                 break
         else:
@@ -268,7 +275,9 @@ def log_of_monomial(term: Term) -> tuple[Term, ...]:
     """The terms of the logarithm of a positive monomial without sums."""
     out = [] if term.coefficient == 1 else [Term(float(torch.tensor(term.coefficient, dtype=torch.float64).log()))]
     out += [Term(1.0, (Constant(as_float(c.tensor).log(), c.indices),)) for c in term.constants]
-    out += [Term(float(f.power), (), (f._replace(kind=LOG, power=1.0),)) for f in term.factors]
+    for f in term.factors:
+        kind = POWER if f.kind == EXPONENTIAL else LOG
+        out.append(Term(float(f.power), (), (f._replace(kind=kind, power=1.0),)))
     return tuple(out)
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pyro
 import torch
+from pyro import distributions as dist
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
@@ -17,7 +18,7 @@ from pyro_prme.conjugacy.random_tensor import Random, of_variable
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.variables import Variable
 
-__all__ = ["AnotherForm", "Site", "is_model_site", "numeric_run", "symbolic_run"]
+__all__ = ["AnotherForm", "Site", "is_deterministic", "is_model_site", "numeric_run", "symbolic_run"]
 
 
 class Site(NamedTuple):
@@ -34,7 +35,17 @@ class Site(NamedTuple):
 
 def is_model_site(site: Any) -> bool:
     """Whether a record is of a sample statement with a density, and not of a plate or a deterministic value."""
-    return site["type"] == "sample" and not site_is_subsample(site) and not site["infer"].get("_deterministic")
+    if site["type"] != "sample" or site_is_subsample(site) or site["infer"].get("_deterministic"):
+        return False
+    return not is_deterministic(site)
+
+
+def is_deterministic(site: Any) -> bool:
+    """Whether a latent site is given by the sites before it: its distribution is a Delta, and has no other density."""
+    fn = site["fn"]
+    if site["is_observed"] or not isinstance(fn, dist.Delta) or isinstance(fn.log_density, Random):
+        return False
+    return not bool(torch.as_tensor(fn.log_density).any())
 
 
 def weight_of(site: Any) -> Tensor:
@@ -89,6 +100,9 @@ class _Symbolic(Messenger):
                 msg["value"], msg["done"] = self.values[name], True
             return
         if msg["is_observed"]:
+            return
+        if is_deterministic(msg):
+            msg["value"], msg["done"] = msg["fn"].v, True
             return
         if name in self.chosen:
             frames = msg["cond_indep_stack"]

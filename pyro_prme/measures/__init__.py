@@ -6,7 +6,7 @@ says which construction is which and where it stands in the paper.
 """
 
 from pyro_prme.measures.buffet import buffet_restaurant, buffet_strip, expected_new_dishes
-from pyro_prme.measures.catalogue import catalogue, catalogue_markdown
+from pyro_prme.measures.catalogue import catalogue
 from pyro_prme.measures.correlated import correlated_measure, squared_exponential
 from pyro_prme.measures.crm import RandomMeasure, completely_random_measure, stick_breaking
 from pyro_prme.measures.decoder import Decoder, RandomDecoder, linear_decoder, random_decoder, zero_decoder
@@ -53,7 +53,6 @@ __all__ = [
     "buffet_restaurant",
     "buffet_strip",
     "catalogue",
-    "catalogue_markdown",
     "completely_random_measure",
     "correlated_measure",
     "diln",

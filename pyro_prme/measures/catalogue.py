@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-__all__ = ["catalogue", "catalogue_markdown"]
+__all__ = ["catalogue"]
 
 COLUMNS = ("construction", "T^-1", "f_n", "section", "function")
 ROWS = (
@@ -60,9 +60,3 @@ ROWS = (
 def catalogue() -> pd.DataFrame:
     """The table above: construction, its inverse tail, its f_n, section of the paper, function of this package."""
     return pd.DataFrame(list(ROWS), columns=list(COLUMNS))
-
-
-def catalogue_markdown() -> str:
-    """The table as Markdown, for the documentation."""
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *((*row[:4], f"`{row[4]}`") for row in ROWS)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

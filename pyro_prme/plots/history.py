@@ -21,9 +21,10 @@ def plot_history(history: Sequence[Mapping[str, Any]], *, axes: Sequence[Axes] |
     """A training history, epoch by epoch: the bound, its terms by site, held-out perplexity, topics in use.
 
     The terms have very different sizes, so their panel shows each one's gain since the first epoch, on a logarithmic
-    scale to either side of zero; terms that never change are left out. Panels appear for what the history has: the
-    trainer records "bound" and "terms"; a callback may add "perplexity" (any key that has this word in it) and
-    "topics_in_use" at some or all epochs.
+    scale to either side of zero; terms that never change are left out. A first bound that is far below all others is
+    written as a number, so that the others do not look flat. Panels appear for what the history has: the trainer
+    records "bound" and "terms"; a callback may add "perplexity" (any key that has this word in it) and "topics_in_use"
+    at some or all epochs.
 
     Args:
         history: records of `Trainer.history`, or of a saved run.
@@ -59,8 +60,7 @@ def plot_history(history: Sequence[Mapping[str, Any]], *, axes: Sequence[Axes] |
         )
     for ax, panel in zip(shown, panels, strict=True):
         if panel == "bound":
-            ax.plot(epoch, [record["bound"] for record in records], color=common.OKABE_ITO[0], marker="o", ms=3, lw=1.2)
-            ax.set_ylabel("bound")
+            _plot_bound(ax, epoch, np.array([record["bound"] for record in records], dtype=float))
             ax.set_title(str(records[-1].get("bound_name", "")), fontsize=8)
         elif panel == "terms":
             _plot_terms(ax, epoch, [record["terms"] for record in records])
@@ -83,6 +83,18 @@ def _keys(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(key for record in records for key in record))
 
 
+def _plot_bound(ax: Axes, epoch: np.ndarray, bound: np.ndarray) -> None:
+    """The bound; where the first epoch lies so low that the rest would look flat, it stands as a number."""
+    low, high = (float(pick(bound[1:])) for pick in (np.min, np.max)) if len(bound) > 3 else (-np.inf, np.inf)
+    first = 1 if bound[0] < low - 2 * (high - low) else 0
+    ax.plot(epoch[first:], bound[first:], color=common.OKABE_ITO[0], marker="o", ms=3, lw=1.2)
+    ax.set_ylabel("bound")
+    if first:
+        label = f"epoch {epoch[0]}: {bound[0]:.4g}, far below"
+        ax.annotate(label, (0.03, 0.04), xycoords="axes fraction", fontsize=8, color="0.35")
+        ax.set_ylim(low - 0.2 * (high - low), high + 0.05 * (high - low))
+
+
 def _plot_terms(ax: Axes, epoch: np.ndarray, terms: Sequence[Mapping[str, float]]) -> None:
     """Each term's gain since the first epoch, on a symmetric logarithmic scale; constant terms are left out."""
     values = {name: np.array([record.get(name, np.nan) for record in terms], dtype=float) for name in terms[0]}
@@ -102,7 +114,7 @@ def _plot_terms(ax: Axes, epoch: np.ndarray, terms: Sequence[Mapping[str, float]
     ax.set_yscale("symlog", linthresh=powers[0] / 3)
     ax.set_yticks([*-powers[::-1], 0.0, *powers])
     ax.minorticks_off()
-    ax.set(ylabel="gain of each term\nsince epoch 1", ylim=(-3 * top, 3 * top))
+    ax.set(ylabel=f"gain of each term\nsince epoch {epoch[0]}", ylim=(-3 * top, 3 * top))
     if moving:
         ax.legend(fontsize=8, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 

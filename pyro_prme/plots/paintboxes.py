@@ -203,7 +203,7 @@ def _write(ax: Axes, box: np.ndarray, k: int, words: Sequence[str]) -> None:
         near = sum(max(0.0, 1.2 - float(np.abs(mark - corner).max())) for mark in marks)
         cost[right, top] = box[lines, columns].mean() / box.max() + near
     right, top = min(cost, key=lambda corner: cost[corner])
-    ax.figure.text(  # of the figure and not of the axes: above the lines
+    ax.figure.text(  # of the figure and not of the axes, and opaque: no line to a document crosses the words
         0.97 if right else 0.03,
         0.97 if top else 0.03,
         "\n".join([rf"$\bf{{topic\ {k}}}$", *words]),
@@ -213,13 +213,11 @@ def _write(ax: Axes, box: np.ndarray, k: int, words: Sequence[str]) -> None:
         fontsize=8,
         linespacing=1.15,
         zorder=9,
-        bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5},
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
     )
 
 
 def _document_plane(ax: Axes, places: np.ndarray, rows: np.ndarray, corpus: Corpus, half: float) -> None:
-    from matplotlib.patheffects import Normal, Stroke
-
     ax.scatter(
         places[:, 0],
         places[:, 1],
@@ -239,7 +237,7 @@ def _document_plane(ax: Axes, places: np.ndarray, rows: np.ndarray, corpus: Corp
     ax.set_zorder(2)  # above the lines to the boxes, so that these do not strike numbers out
     ax.patch.set_visible(False)
     for text in (ax.xaxis.label, *ax.get_xticklabels()):
-        text.set_path_effects([Stroke(linewidth=3, foreground="white"), Normal()])
+        text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0})
     ax.legend(  # to the right, where lines to the boxes do not pass
         loc="lower right", bbox_to_anchor=(1.0, 1.01), fontsize=8, frameon=False, handletextpad=0.3, borderpad=0
     )

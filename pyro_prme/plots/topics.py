@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_correlation_graph", "plot_correlations", "plot_usage"]
 
+#: A share of the tokens that counts as none on a logarithmic axis.
+_NOTHING = 1e-6
+
 
 def plot_usage(
     posterior: Posterior,
@@ -34,13 +37,15 @@ def plot_usage(
         posterior: of any fitted model.
         corpus: documents to count in; default those of training.
         label: name of the curve; default the model's class.
-        log: logarithmic shares, to see the tail.
+        log: logarithmic shares, to see the tail; topics with less than a millionth of the tokens are left out.
         ax: axes to draw into.
 
     Example:
         >>> ax = plot_usage(posterior, corpus)
         >>> ax = plot_usage(hdp_posterior, corpus, label="without a function", ax=ax)
     """
+    from matplotlib.ticker import MaxNLocator
+
     if corpus is not None:
         common.check(posterior, corpus)
     ax = common.new_axes(ax)
@@ -49,13 +54,14 @@ def plot_usage(
     name = type(posterior.model).__name__ if label is None else label
     i = len(ax.lines)
     style: dict[str, Any] = {"color": common.OKABE_ITO[i % 6], "marker": common.MARKERS[i % 6], "ms": 3.5, "lw": 1.2}
-    shares = np.where(shares > 0, shares, np.nan) if log else shares  # a logarithmic scale has no place for 0
+    shares = np.where(shares > _NOTHING, shares, np.nan) if log else shares  # a logarithmic scale has no place for 0
     ax.plot(np.arange(1, len(shares) + 1), shares, label=f"{name}: {used} of {len(shares)} topics hold 99%", **style)
     curves = [np.asarray(line.get_ydata()) for line in ax.lines]
     drawn, most = np.concatenate(curves), max(map(len, curves))
     ax.set(xlabel="topic, by rank", ylabel="share of the tokens", xlim=(0, most + 1))
+    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     if log:
-        ax.set(yscale="log", ylim=(max(drawn[drawn > 0].min() / 2, 1e-6), 1.5 * np.nanmax(drawn)))
+        ax.set(yscale="log", ylim=(drawn[drawn > 0].min() / 2, 1.5 * np.nanmax(drawn)))
     else:
         ax.set_ylim(0, 1.08 * drawn.max())
     ax.legend(fontsize=8, frameon=False)
@@ -116,8 +122,7 @@ def plot_correlations(
         >>> ax = plot_correlations(posterior, corpus, num_topics=20)
     """
     chosen, matrix, _ = _chosen(posterior, corpus, topics, num_topics, kind)
-    words = common.labels(posterior, corpus, num_words, by)
-    names = [f"{', '.join(words[k])}  {k}" for k in chosen]
+    names = _names(posterior, corpus, chosen, num_words, by)
     side, given = max(0.17 * len(chosen) + 1.2, 3.4), ax is not None
     ax = common.new_axes(ax, side + 0.07 * max(map(len, names)) + 1.2, side)
     image = ax.imshow(matrix, cmap=common.DIVERGING, vmin=-1, vmax=1, interpolation="nearest")
@@ -131,8 +136,7 @@ def plot_correlations(
     label = f"correlation over documents of the\n{_meaning(kind)} ($-$: below $-0.25$)"
     ax.figure.colorbar(image, ax=ax, label=label, shrink=0.8)
     if given:
-        cell = common.points(ax)[1] / len(chosen)
-        ax.tick_params(labelsize=min(8.0, max(0.85 * cell, 1.0)))
+        _fit_labels(ax, len(chosen))
     return ax
 
 
@@ -148,11 +152,11 @@ def plot_correlation_graph(
     by: str = "frex",
     ax: Axes | None = None,
 ) -> Axes:
-    """The strongest correlations between topics as a graph: topics on a circle, correlated ones near each other.
+    """The strongest correlations between topics as arcs beside the list of topics, which is that of the heat map.
 
-    A solid orange line is a positive correlation, a dashed purple one a negative; its width is the strength. A node's
-    area is the topic's usage. In axes of yours, labels are fitted to the size that these have when this is called (so
-    draw the neighbours first): they shrink, to six points at least, and then lose words.
+    Topics stand one below the other in an order where neighbours correlate, so that groups of topics are bundles of
+    short arcs. A solid orange arc is a positive correlation, a dashed purple one a negative; its width is the strength.
+    A node's area is the topic's usage. In axes of yours, labels shrink to the distance of two topics.
 
     Args:
         posterior, corpus, topics, kind, num_topics, num_words, by, ax: see `plot_correlations`.
@@ -165,45 +169,42 @@ def plot_correlation_graph(
 
     chosen, matrix, usage = _chosen(posterior, corpus, topics, num_topics, kind)
     common.positive_whole(num_edges=num_edges)
-    words = common.labels(posterior, corpus, num_words, by)
-    angle = 2 * np.pi * np.arange(len(chosen)) / len(chosen)
-    place = np.stack([np.cos(angle), np.sin(angle)], 1)  # (topics, 2)
-    left = place[:, 0] < -1e-9
     first, second = np.triu_indices(len(chosen), 1)
     strength = np.abs(matrix[first, second])
     strongest = [e for e in np.argsort(-strength, kind="stable")[:num_edges] if strength[e] > 0]
     weak, strong = (strength[strongest[i]] if strongest else 0.0 for i in (-1, 0))
     widths = 0.6 + 2.4 * (strength - weak) / max(strong - weak, 1e-9)
-    area = 20 + 900 * usage
-    gap = np.sqrt(area) / 2 + 4  # points from a node's centre to its label
+    names = _names(posterior, corpus, chosen, num_words, by)
+    given = ax is not None
+    ax = common.new_axes(ax, 0.07 * max(map(len, names)) + 3.4, max(0.19 * len(chosen) + 1.1, 2.6))
+    for e in reversed(strongest):  # the strongest on top
+        i, j = first[e], second[e]
+        _draw_arc(ax, i, j, bool(matrix[i, j] > 0), widths[e])
+    place = np.arange(len(chosen))
+    ax.scatter(np.zeros(len(chosen)), place, s=20 + 900 * usage, c="0.25", ec="white", lw=0.8, zorder=3, clip_on=False)
+    longest = max((second[e] - first[e] for e in strongest), default=1)
+    ax.set(xlim=(-0.02 * longest, 0.52 * longest), ylim=(len(chosen) - 0.5, -0.5), xticks=[])
+    ax.spines[:].set_visible(False)
+    ax.set_yticks(place, names)
+    ax.tick_params(length=0, labelsize=8, pad=6)
+    signs = {True: "positive", False: "negative"}
     caption = (
         f"The {len(strongest)} strongest correlations over documents of the {_meaning(kind)}, from {weak:.2f} up; "
         "a node's area is its topic's usage"
     )
-    names = [_Label(k, words[k], flip) for k, flip in zip(chosen, left, strict=True)]
-    ax, size, caption = _round_axes(ax, place, gap, names, caption)
-    for e in reversed(strongest):  # the strongest on top
-        i, j = first[e], second[e]
-        _draw_edge(ax, place[i], place[j], bool(matrix[i, j] > 0), widths[e])
-    ax.scatter(place[:, 0], place[:, 1], s=area, c="0.25", edgecolors="white", lw=0.8, zorder=3)
-    for i, name in enumerate(names):
-        turn = np.degrees(angle[i]) - (180 if left[i] else 0)
-        style: dict[str, Any] = {"rotation": turn, "rotation_mode": "anchor", "ha": "right" if left[i] else "left"}
-        where: dict[str, Any] = {"xytext": gap[i] * place[i], "textcoords": "offset points", "va": "center"}
-        ax.annotate(name.text(), place[i], fontsize=size, **where, **style)
-    signs = {True: "positive", False: "negative"}
     legend = ax.legend(
         handles=[Line2D([], [], label=signs[sign], **style) for sign, style in _EDGES.items()],
-        loc="lower center",
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
         ncols=2,
         fontsize=8,
         frameon=False,
-        title=caption,
+        title="\n".join(wrap(caption, 50)),
         title_fontsize=8,
-        borderpad=0.2,
-        borderaxespad=0,
     )
     legend.get_title().set_multialignment("center")
+    if given:
+        _fit_labels(ax, len(chosen))
     return ax
 
 
@@ -214,67 +215,22 @@ _EDGES: dict[bool, dict[str, Any]] = {
 }
 
 
-def _draw_edge(ax: Axes, start: np.ndarray, end: np.ndarray, positive: bool, width: float) -> None:
-    """A curve between two places on the unit circle, bent inwards."""
+def _draw_arc(ax: Axes, start: int, end: int, positive: bool, width: float) -> None:
+    """Half a circle to the right of the line of nodes, from one row to another."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    middle = (0.8 - 0.3 * np.linalg.norm(start - end)) * (start + end) / 2
-    path = Path([start, middle, end], [Path.MOVETO, Path.CURVE3, Path.CURVE3])
+    out = (end - start) * 2 / 3  # a cubic with such handles comes as far out as half its height
+    path = Path([(0, start), (out, start), (out, end), (0, end)], [Path.MOVETO, *[Path.CURVE4] * 3])
     ax.add_patch(PathPatch(path, lw=width, alpha=0.8, zorder=1, fill=False, **_EDGES[positive]))
 
 
-class _Label:
-    """A topic's number and words; the number is next to the node, so last where the label stands to the left of it."""
-
-    def __init__(self, topic: int, words: Sequence[str], left: bool) -> None:
-        self.topic, self.words, self.left = topic, list(words), left
-
-    def text(self) -> str:
-        words = ", ".join(self.words)
-        return (f"{words}  {self.topic}" if self.left else f"{self.topic}  {words}") if words else str(self.topic)
-
-    def width(self, size: float) -> float:
-        """In points, at a font size; hinted letters are a little wider than their outlines."""
-        from matplotlib.textpath import TextPath
-
-        return 1.03 * float(TextPath((0, 0), self.text(), size=size).get_extents().width)
-
-    def shorten(self, room: float, size: float) -> None:
-        """Drop words from the end until the label takes no more than `room` points."""
-        while self.words and self.width(size) > room:
-            self.words.pop()
+def _names(posterior: Posterior, corpus: Corpus, topics: np.ndarray, num_words: int, by: str) -> list[str]:
+    """Top words and number of each topic."""
+    words = common.labels(posterior, corpus, num_words, by)
+    return [f"{', '.join(words[k])}  {k}" for k in topics]
 
 
-def _round_axes(
-    ax: Axes | None, place: np.ndarray, gap: np.ndarray, labels: Sequence[_Label], caption: str
-) -> tuple[Axes, float, str]:
-    """Axes for the unit circle, radial labels round it and a caption below; the labels' size, and the caption wrapped.
-
-    With u data units a point, a label of w points at gap g reaches 1 + u (g + w) along its direction, and must stay
-    within u W / 2 of the centre in x, W the width of the axes in points; likewise in y. The least such u is taken.
-    New axes are as large as a legible circle and the labels need. In given ones, labels leave the circle a third of the
-    axes: they shrink to six points, and then are shortened.
-    """
-    size, margin, given = 8.0, 4.0, ax is not None
-    lengths = np.array([label.width(size) for label in labels])
-    if ax is None:
-        radius = max(105.0, 1.5 * size * len(labels) / (2 * np.pi))
-        side = 2 * (radius + (gap + lengths).max() + margin)
-        ax = common.new_axes(None, side / 72, side / 72 + 0.7)
-    ax.axis("off")
-    width, height = common.points(ax)
-    lines = wrap(caption, max(24, int(width / 4.8)))
-    below = 1.4 * size * (len(lines) + 1) + 2 * margin
-    half = np.maximum([width / 2 - margin, (height - below) / 2 - margin], 1.0)
-    if given:
-        room = np.maximum(0.65 * half.min() - gap, 1.0)  # points for each label
-        size = max(6.0, size * min(1.0, float((room / lengths).min())))
-        for label, most in zip(labels, room, strict=True):
-            label.shorten(most, size)
-        lengths = np.array([label.width(size) for label in labels])
-    reach = np.abs(place) * (gap + lengths)[:, None]  # points beyond the circle
-    unit = float((np.abs(place) / np.maximum(half - reach, 1.0)).max())  # data units a point
-    x, y = unit * (half + margin)
-    ax.set(aspect="equal", xlim=(-x, x), ylim=(-y - unit * below, y))
-    return ax, size, "\n".join(lines)
+def _fit_labels(ax: Axes, rows: int) -> None:
+    """Lets labels shrink to the height of a row."""
+    ax.tick_params(labelsize=min(8.0, max(0.85 * common.points(ax)[1] / rows, 1.0)))

@@ -1,4 +1,4 @@
-"""Negative-binomial counts: no closed form holds, and the plan says so and takes gradients."""
+"""Negative-binomial counts: no closed form holds for them as one site; the plan says so and takes gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["NegativeBinomialPRME"]
 
 
 class NegativeBinomialPRME(PoissonPRME):
-    r"""Over-dispersed counts: Poisson factorisation with a Gamma of its own in every cell.
+    r"""Over-dispersed counts: Poisson factorisation with a Gamma of its own in every cell, which is summed out.
 
     .. math::
         X_{nd} \sim \mathrm{NB}(\mathrm{mean} = m_{nd}, \mathrm{variance} = m_{nd} + m_{nd}^2 / r), \quad

@@ -60,7 +60,9 @@ def test_table_is_read() -> None:
     assert sum(bool(one.refused) for one in IDIOMS.values()) > 50
 
 
-@pytest.mark.parametrize("name", ["normalised_gammas", "mixture_chosen_by_a_site", "poisson_of_a_sum", "half_cauchy_scale"])
+@pytest.mark.parametrize(
+    "name", ["normalised_gammas", "mixture_chosen_by_a_site", "poisson_of_a_sum", "half_cauchy_scale"]
+)
 def test_bound_is_not_far_below(name: str) -> None:
     """A bound that is far too low would pass the comparison with draws."""
     structure = found_in(IDIOMS[name])

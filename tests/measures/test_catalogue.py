@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import exp1
 
 from pyro_prme import measures
-from pyro_prme.measures import catalogue, catalogue_markdown
+from pyro_prme.measures import catalogue
 from pyro_prme.measures.catalogue import __doc__ as table
 
 
@@ -22,12 +22,6 @@ def test_the_docstring_holds_the_same_rows():
     rows = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     for row in catalogue().itertuples(index=False):
         assert list(row) in rows
-
-
-def test_markdown_has_a_line_for_each_row():
-    lines = catalogue_markdown().splitlines()
-    assert len(lines) == 2 + len(catalogue())
-    assert {line.count(" | ") for line in lines} == {4}
 
 
 def test_the_closed_inverses_of_the_table():

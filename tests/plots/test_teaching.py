@@ -34,6 +34,17 @@ def test_history_has_a_panel_for_all_it_holds(tmp_path):
     same_image(axes[0], "history", tmp_path)
 
 
+def test_a_first_bound_far_below_is_written_and_not_drawn():
+    low = [{"epoch": i + 1, "bound": bound} for i, bound in enumerate([-500.0, -60.0, -55.0, -52.0, -51.0])]
+    (ax,) = plots.plot_history(low)
+    assert ax.lines[0].get_xdata().tolist() == [2, 3, 4, 5]
+    assert ax.get_ylim()[0] > -70
+    assert ax.texts[0].get_text() == "epoch 1: -500, far below"
+    (ax,) = plots.plot_history([{"epoch": 1, "bound": -66.0}, *low[1:]])
+    assert ax.lines[0].get_xdata().tolist() == [1, 2, 3, 4, 5]
+    assert not ax.texts
+
+
 def test_history_of_one_epoch_has_no_gains():
     axes = plots.plot_history(HISTORY[:1])
     assert [ax.get_ylabel() for ax in axes] == ["bound", "held-out perplexity", "topics in use"]

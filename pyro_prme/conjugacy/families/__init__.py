@@ -11,6 +11,7 @@ from torch import distributions as td
 
 from pyro_prme.conjugacy.families.base import Family, Natural, Request, Statistics, unwrapped
 from pyro_prme.conjugacy.families.finite import Finite, OneHot
+from pyro_prme.conjugacy.families.known import GivenNormal
 from pyro_prme.conjugacy.families.normal import Normal
 from pyro_prme.conjugacy.families.positive import Gamma, InverseGamma
 from pyro_prme.conjugacy.families.simplex import Beta, Dirichlet
@@ -22,6 +23,7 @@ __all__ = [
     "Family",
     "Finite",
     "Gamma",
+    "GivenNormal",
     "InverseGamma",
     "Natural",
     "Normal",
@@ -54,15 +56,18 @@ def family_of(fn: Any) -> type[Family] | None:
     return found
 
 
-def variable_of(name: str, fn: Any, subsampled: Collection[int] = ()) -> Variable | None:
+def variable_of(
+    name: str, fn: Any, subsampled: Collection[int] = (), family: type[Family] | None = None
+) -> Variable | None:
     """The site as a variable of this run, or None where it has no family.
 
     Args:
         name: of the site.
         fn: its prior.
         subsampled: negative dimensions of its batch shape that belong to subsampled plates.
+        family: of its factor, where that is not the prior's.
     """
-    family = family_of(fn)
+    family = family or family_of(fn)
     if family is None:
         return None
     values = _values_of(unwrapped(fn)) if family.discrete else None

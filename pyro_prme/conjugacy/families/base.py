@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from pyro_prme.conjugacy.indices import Entry
 from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.terms import CHOSEN, COMPLEMENT_LOG, LOG, Factor
+from pyro_prme.conjugacy.terms import CHOSEN, COMPLEMENT_LOG, EXPONENTIAL, LOG, Factor
 from pyro_prme.conjugacy.variables import Variable
 
 __all__ = ["Family", "Natural", "Request", "SimpleFamily", "Statistics"]
@@ -53,6 +53,8 @@ class Family:
     positive: ClassVar[bool] = False
     complement: ClassVar[bool] = False
     simplex: ClassVar[bool] = False
+    #: Whether exp of a multiple of x has an expectation that is known.
+    exponential: ClassVar[bool] = False
     #: Whether values are among a finite number of them.
     discrete: ClassVar[bool] = False
 
@@ -75,7 +77,7 @@ class Family:
     @classmethod
     def refuse(cls, variable: Variable, factors: Sequence[Factor]) -> Refused:
         """Says which statistic the family does not have."""
-        names = {LOG: "ln x", COMPLEMENT_LOG: "ln(1 - x)", CHOSEN: "an indicator"}
+        names = {LOG: "ln x", COMPLEMENT_LOG: "ln(1 - x)", CHOSEN: "an indicator", EXPONENTIAL: "exp(x)"}
         asked = " times ".join(names.get(f.kind) or ("x" if f.power == 1 else f"x^{f.power:g}") for f in factors)
         return Refused({variable}, f"{asked} is not a statistic of its {cls.title} family")
 

@@ -110,6 +110,14 @@ class Normal(Family):
         mean = torch.cholesky_solve(self._rows(natural["x"]).unsqueeze(-1), root).squeeze(-1)
         return mean, torch.cholesky_inverse(root)
 
+    def precision_times(self, natural: Natural, mean: Tensor) -> Tensor:
+        """Precision times a mean: the natural parameter that goes with it."""
+        if not self.joint:
+            return -2 * natural["xx"] * mean
+        half = self._matrices(natural["xx"])
+        rows = -(half + half.mT) @ self._rows(mean).unsqueeze(-1)
+        return self._in_place(rows.squeeze(-1), 1)
+
     def entropy(self, natural: Natural, means: Statistics) -> Tensor:
         if not self.joint:
             return 0.5 * (_LOG_2_PI_E - (-2 * natural["xx"]).log())

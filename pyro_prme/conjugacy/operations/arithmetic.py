@@ -20,7 +20,7 @@ from pyro_prme.conjugacy.random_tensor import (
     variables_in,
 )
 from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.terms import POWER, Constant, Term, as_float, collect, product
+from pyro_prme.conjugacy.terms import POWER, Constant, Term, as_float, collect, is_zero, product
 
 __all__ = ["TABLE", "add", "divide", "multiply", "need_terms", "power", "subtract"]
 
@@ -64,6 +64,8 @@ def multiply(a: Any, b: Any) -> Random:
         except Refused:
             logarithm = None
     terms = [product(s, t) for s in x.terms for t in y.terms]
+    if len(terms) > max(len(x.terms), len(y.terms)):
+        terms = [t for t in terms if not is_zero(t)]
     out = Random.make(shape, dims, terms, x.selections, dtype=x.dtype)
     return out if logarithm is None else with_logarithm(out, logarithm)
 

@@ -15,7 +15,7 @@ from pyro_prme.conjugacy.indices import Entry, Gather, Index, position
 from pyro_prme.conjugacy.operations.shapes import expand
 from pyro_prme.conjugacy.random_tensor import Random, align, fresh, is_lifted, lift, lifted_values, rename, twin_of
 from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.terms import Selection
+from pyro_prme.conjugacy.terms import Selection, is_zero
 
 __all__ = ["TABLE", "get_item", "one_hot"]
 
@@ -64,8 +64,16 @@ def get_item(a: Any, index: Any) -> Random:
         front = front if together and front is not None else 0
         dims[front:front] = list(block_dims)
         shape[front:front] = list(block_shape)
-    out = rename(a, names, tuple(dims), shape)
+    out = _without_zeros(rename(a, names, tuple(dims), shape))
     return _with_selections(out, positions[0].selections) if places else out
+
+
+def _without_zeros(r: Random) -> Random:
+    """Without terms that are zero here, such as the other parts of a concatenation."""
+    if r.terms is None or len(r.terms) < 2:
+        return r
+    kept = [t for t in r.terms if not is_zero(t)]
+    return Random.make(r.shape, r.dims, kept, r.selections, logarithm=r.logarithm, blame=r.blame, dtype=r.dtype)
 
 
 def _opened(index: Any) -> list[Any]:

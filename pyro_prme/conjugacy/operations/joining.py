@@ -15,7 +15,7 @@ from pyro_prme.conjugacy.operations.logarithms import exp, log
 from pyro_prme.conjugacy.operations.shapes import unsqueeze
 from pyro_prme.conjugacy.random_tensor import Random, fresh, lift, rename, variables_in
 from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.terms import Constant, Term, product
+from pyro_prme.conjugacy.terms import Constant, Term, is_zero, product
 
 __all__ = ["TABLE", "concatenate"]
 
@@ -66,8 +66,8 @@ def _placed(r: Random, names: Mapping[Index, Entry], dims: Any, shape: Any, insi
     if r.terms is None:
         return None
     moved = rename(r, names, dims, shape)
-    terms = (product(t, inside) for t in moved.terms or ())
-    return Random.make(shape, dims, terms, moved.selections, dtype=r.dtype)
+    terms = [product(t, inside) for t in moved.terms or ()]
+    return Random.make(shape, dims, [t for t in terms if not is_zero(t)], moved.selections, dtype=r.dtype)
 
 
 def _placed_log(r: Random, names: Mapping[Index, Entry], dims: Any, shape: Any, inside: Term) -> Random | None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from pyro_prme.conjugacy.indices import indices_of
+from pyro_prme.conjugacy.indices import Index, indices_of
 from pyro_prme.conjugacy.operations.arithmetic import ONLY_LOGARITHM, add, multiply, need_terms
 from pyro_prme.conjugacy.random_tensor import Random, as_table, fresh, inner_indices, is_lifted, lift
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.terms import (
     COMPLEMENT_LOG,
+    EXPONENTIAL,
     LOG,
     POWER,
     Constant,
@@ -25,6 +26,7 @@ from pyro_prme.conjugacy.terms import (
     log_of_monomial,
     merged_factors,
     product,
+    renamed,
     term_indices,
 )
 
@@ -49,9 +51,17 @@ def log(a: Any) -> Random:
     if not all(map(_is_positive, terms)):
         raise Refused(a.variables, "the logarithm of a sum with it")
     carried = set().union(*map(term_indices, terms))
-    logs = tuple((log_of_monomial(t), tuple(inner_indices(a, t))) for t in terms)
-    bound = LogSum(logs, terms, tuple(i for i in _outside(a) if i in carried))
+    private = [_private((t,), inner_indices(a, t)) for t in terms]
+    logs = tuple((log_of_monomial(t), own) for (t,), own in private)
+    sums = tuple(t for (t,), _ in private)
+    bound = LogSum(logs, sums, tuple(i for i in _outside(a) if i in carried))
     return Random.make(a.shape, a.dims, (Term(1.0, (), (), (bound,)),), a.selections, dtype=a.dtype)
+
+
+def _private(terms: Iterable[Term], own: Iterable[Index]) -> tuple[tuple[Term, ...], tuple[Index, ...]]:
+    """The terms with indices that nothing else has for those that are summed within a logarithm."""
+    names = {i: Index(i.size) for i in own}
+    return tuple(renamed(t, names) for t in terms), tuple(names.values())
 
 
 def _floating(a: Random) -> torch.dtype:
@@ -67,7 +77,7 @@ def _is_positive(term: Term) -> bool:
     """Whether a term is positive whatever its variables are."""
     if term.bounds or term.coefficient < 0:
         return False
-    positive = all(f.kind == POWER and f.variable.family.positive for f in term.factors)
+    positive = all(f.kind == EXPONENTIAL or (f.kind == POWER and f.variable.family.positive) for f in term.factors)
     return positive and all(bool((c.tensor >= 0).all()) for c in term.constants)
 
 
@@ -99,7 +109,7 @@ def exp(a: Any) -> Random:
         monomial = _monomial(terms)
         if monomial is not None:
             return Random.make(a.shape, a.dims, (monomial,), a.selections, logarithm=a, dtype=_floating(a))
-    under = {f.variable for t in terms for f in t.factors if f.kind == POWER}
+    under = {f.variable for t in terms for f in t.factors if f.kind == POWER and not f.variable.family.exponential}
     if under:
         raise Refused(under, "it is under an exp")
     blame = dict.fromkeys(a.variables, ONLY_LOGARITHM)
@@ -107,7 +117,14 @@ def exp(a: Any) -> Random:
 
 
 def _is_logarithm(term: Term) -> bool:
-    return not term.bounds and len(term.factors) <= 1 and all(f.kind == LOG for f in term.factors)
+    """Whether exp of the term is a monomial: a constant, a multiple of ln x, or of an x with exponential moments."""
+    if term.bounds or len(term.factors) > 1:
+        return False
+    return all(f.kind == LOG or _has_exponential(f) for f in term.factors)
+
+
+def _has_exponential(f: Factor) -> bool:
+    return f.kind == POWER and f.power == 1 and f.variable.family.exponential
 
 
 def _monomial(terms: tuple[Term, ...]) -> Term | None:
@@ -117,7 +134,8 @@ def _monomial(terms: tuple[Term, ...]) -> Term | None:
         if t.factors:
             if t.constants:
                 return None
-            out = product(out, Term(1.0, (), (t.factors[0]._replace(kind=POWER, power=t.coefficient),)))
+            kind = POWER if t.factors[0].kind == LOG else EXPONENTIAL
+            out = product(out, Term(1.0, (), (t.factors[0]._replace(kind=kind, power=t.coefficient),)))
         elif not t.constants:
             out = product(out, Term(math.exp(t.coefficient)))
         else:
@@ -157,7 +175,7 @@ def log_sum_exp_bound(a: Any, dim: Any, keepdim: bool = False) -> Random:
     shape = [n for d, n in enumerate(a.shape) if d != dim]
     carried = set().union(*map(term_indices, terms)) if terms else set()
     outside = [i for i in _outside(a) if i in carried and i is not summed]
-    bound = LogSum(((terms, () if summed is None else (summed,)),), (), tuple(outside))
+    bound = LogSum((_private(terms, () if summed is None else (summed,)),), (), tuple(outside))
     out = Random.make(shape, dims, (Term(1.0, (), (), (bound,)),), a.selections, dtype=_floating(a))
     return unsqueeze(out, dim) if keepdim else out
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 
+from pyro_prme.conjugacy.contraction import contract
 from pyro_prme.conjugacy.evaluation import constant_sum
-from pyro_prme.conjugacy.indices import indices_of
+from pyro_prme.conjugacy.indices import Index, indices_of
 from pyro_prme.conjugacy.operations.arithmetic import add, multiply, need_terms
 from pyro_prme.conjugacy.operations.logarithms import exp, log
 from pyro_prme.conjugacy.operations.shapes import permute, transpose, unsqueeze
 from pyro_prme.conjugacy.random_tensor import Random, lift, variables_in
 from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.terms import Selection, Term, collect, product, summed
+from pyro_prme.conjugacy.terms import Selection, Term, as_float, collect, constant, product, summed, term_indices
 
 __all__ = ["TABLE", "matrix_product", "total"]
 
@@ -38,12 +39,22 @@ def total(a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, 
         else:
             selections.append(s)
     kept = {i for d, i in enumerate(a.dims) if d not in gone and i is not None} | {s.value for s in selections}
-    terms = [summed(t, over, kept) for t in terms]
+    terms = [_constants_summed(summed(t, over, kept), kept) for t in terms]
     left = [d for d in range(a.dim()) if keepdim or d not in gone]
     new_dims = [None if d in gone else a.dims[d] for d in left]
     return Random.make(
         [1 if d in gone else a.shape[d] for d in left], new_dims, collect(terms), selections, dtype=a.dtype
     )
+
+
+def _constants_summed(term: Term, kept: set[Index]) -> Term:
+    """A term of constants alone, with its inner sums carried out."""
+    inner = term_indices(term) - kept
+    if term.factors or term.bounds or not inner:
+        return term
+    indices = tuple(dict.fromkeys(i for c in term.constants for i in c.indices if i in kept))
+    whole = contract([(as_float(c.tensor), c.indices) for c in term.constants], indices)
+    return product(Term(term.coefficient), constant(whole, indices))
 
 
 def mean(a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None) -> Random:

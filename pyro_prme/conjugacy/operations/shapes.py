@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pyro_prme.conjugacy.indices import Entry, Gather, Index
-from pyro_prme.conjugacy.random_tensor import Random, fresh, is_lifted, lift, rename, terms_in
+from pyro_prme.conjugacy.random_tensor import Random, broadcast_shape, fresh, is_lifted, lift, rename, terms_in
 from pyro_prme.conjugacy.refusal import Refused
 
 __all__ = ["TABLE", "expand", "permute", "reshape", "transpose", "unsqueeze"]
@@ -77,7 +77,7 @@ def expand(a: Random, *shape: Any) -> Random:
     a, sizes = lift(a), list(_sizes(shape))
     offset = len(sizes) - a.dim()
     sizes = [a.shape[d - offset] if n == -1 else n for d, n in enumerate(sizes)]
-    if torch.broadcast_shapes(a.shape, sizes) != torch.Size(sizes):
+    if broadcast_shape(a.shape, sizes) != torch.Size(sizes):
         raise ValueError(f"a tensor of shape {tuple(a.shape)} does not expand to {tuple(sizes)}")
     if a.is_opaque:
         return _laid_out(a, (), sizes)
@@ -91,7 +91,7 @@ def expand(a: Random, *shape: Any) -> Random:
 def broadcast(*xs: Any) -> tuple[Any, ...]:
     """Tensors, random or not, expanded to one shape."""
     tensors = xs[0] if len(xs) == 1 and isinstance(xs[0], tuple | list) else xs
-    shape = torch.broadcast_shapes(*(x.shape for x in tensors))
+    shape = broadcast_shape(*(x.shape for x in tensors))
     return tuple(expand(x, shape) if isinstance(x, Random) else x.expand(shape) for x in tensors)
 
 

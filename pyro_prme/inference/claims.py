@@ -1,0 +1,132 @@
+"""Rules and claims: a rule looks at a model's structure and claims sites of it, or says why it cannot.
+
+A rule is a value without state; the candidates of a guide are a tuple of rules. A claim is a module that holds the
+posterior factors of its sites: their natural parameters are buffers, what a gradient moves are parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from pyro_prme.conjugacy import Structure
+from pyro_prme.conjugacy.families import Family
+
+if TYPE_CHECKING:
+    from pyro_prme.inference.run import Run
+
+__all__ = ["Claim", "Context", "GivenClaim", "OpenClaim", "Refusal", "Rule"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a rule does not hold, by site: a clause such as "its prior is LogNormal"."""
+
+    reasons: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a factor may depend on when a run begins.
+
+    Args:
+        args, kwargs: what the model was called with.
+        claims: of the guide.
+    """
+
+    args: tuple
+    kwargs: Mapping[str, Any]
+    claims: tuple[Claim, ...]
+
+
+class Rule:
+    """A way to update some sites of a model."""
+
+    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
+        """Claims sites, or says why not.
+
+        Args:
+            structure: of the model.
+            free: latent sites that no earlier rule has claimed, in the model's order.
+        """
+        raise NotImplementedError
+
+
+class Claim(nn.Module):
+    """The posterior factors of one or several sites."""
+
+    #: The sites whose factors these are.
+    sites: tuple[str, ...]
+
+    #: Of its parameters, without weight decay; None for that of everything else.
+    learning_rate: float | None = None
+    #: Sites whose terms of the bound do not depend on the batch and take long: a report computes them once.
+    slow: tuple[str, ...] = ()
+    #: Sites whose densities the claim computes itself, so that the engine leaves them out.
+    covered: tuple[str, ...] = ()
+
+    def title(self, name: str) -> str:
+        """What the plan prints for a site."""
+        raise NotImplementedError
+
+    def terms(self, run: Run, names: Sequence[str]) -> dict[str, Tensor]:
+        """The bound of those of the sites for which the claim has a form of its own."""
+        return {}
+
+    def objective(self, run: Run) -> dict[str, Tensor]:
+        """The same, up to what no gradient moves."""
+        return {}
+
+    def gather(self, run: Run, share: float = 1.0) -> None:
+        """Adds what a run found to what is pending for the next natural step.
+
+        Args:
+            run: on a batch.
+            share: of this run in what the step is made of; the shares of all runs add up to one.
+        """
+
+    def natural_step(self, rate: float) -> None:
+        """Moves natural parameters towards the target of what is pending, and forgets that."""
+
+
+class OpenClaim(Claim):
+    """Factors of sites that take a value in a run: a draw that gradients pass through, or a point."""
+
+    #: Whether values are drawn, so that two runs differ.
+    random: bool = True
+
+    def posterior(self, name: str, prior: Any, context: Context) -> Distribution | Tensor:
+        """The factor of a site, or a tensor for a point mass.
+
+        Args:
+            name: of the site.
+            prior: its distribution in the model.
+            context: what the model was called with, and the other claims.
+        """
+        raise NotImplementedError
+
+    def log_posterior(self, name: str, value: Tensor, posterior: Any) -> Tensor | None:
+        """ln q(value) by element of the batch; None for a point mass, whose entropy is left out."""
+        return None if isinstance(posterior, Tensor) else posterior.log_prob(value)
+
+
+class GivenClaim(Claim):
+    """Factors that are not updated: each run makes them from the site's prior, and they cancel against it."""
+
+    #: Of the factors.
+    family: type[Family]
+
+    def natural(self, prior: Any) -> dict[str, Tensor]:
+        """Natural parameters of the factor, through which gradients pass."""
+        raise NotImplementedError
+
+    def terms(self, run: Run, names: Sequence[str]) -> dict[str, Tensor]:
+        return dict.fromkeys(names, torch.zeros(()))
+
+    def objective(self, run: Run) -> dict[str, Tensor]:
+        return self.terms(run, self.sites)

@@ -1,0 +1,268 @@
+"""The guide: posterior factors for the sites of any Pyro model, in closed form wherever the structure has one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pyro
+import torch
+from pyro import poutine
+from pyro.nn import PyroModule
+from pyro.poutine.messenger import Messenger
+from pyro.poutine.runtime import _PYRO_STACK
+from pyro.poutine.trace_messenger import TraceMessenger
+from pyro.poutine.util import site_is_subsample
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from pyro_prme.conjugacy import Factors, Structure
+from pyro_prme.conjugacy.families import variable_of
+from pyro_prme.conjugacy.program import compile_program
+from pyro_prme.conjugacy.random_tensor import of_variable
+from pyro_prme.conjugacy.tracing import Site, is_deterministic, is_model_site, weight_of
+from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Rule
+from pyro_prme.inference.options import RunOptions
+from pyro_prme.inference.plan import Plan, make_plan, structure_for
+from pyro_prme.inference.rules import Conjugate, MeanFieldNormal, Topics
+from pyro_prme.inference.rules.conjugate import ConjugateFactors
+from pyro_prme.inference.rules.topics.claim import TopicFactors
+from pyro_prme.inference.run import OpenSite, Run
+from pyro_prme.inference.session import alone, evaluating, seeded
+from pyro_prme.inference.starts import start_factors
+
+__all__ = ["RULES", "ClosedFormGuide"]
+
+#: The rules that a guide tries if it is given no others, the most special first.
+RULES: tuple[Rule, ...] = (Topics(), Conjugate(), MeanFieldNormal())
+
+_names = (f"closed_form_guide_{i}" for i in itertools.count())
+
+
+class ClosedFormGuide(PyroModule):
+    """A guide for any Pyro model.
+
+    Sites whose complete conditionals are in an exponential family get exact coordinate updates, found from one run of
+    the model on random tensors and checked against its own log density; other continuous sites get a Normal that
+    gradients move. `plan` says which and why. Fit it with `fit`, or sample with `Gibbs`.
+
+    Apply handlers (`condition`, `scale`, ...) to the model first and then build the guide.
+
+    Args:
+        model: a Pyro model.
+        rules: by site, instead of the candidates; None for a site asks for the generic posterior.
+        candidates: rules that are tried, the most special first.
+        name: prefix of this guide's parameters in Pyro's param store; each guide gets its own by default.
+    """
+
+    def __init__(
+        self,
+        model: Callable,
+        rules: Mapping[str, Rule | None] | None = None,
+        *,
+        candidates: Sequence[Rule] = RULES,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name or next(_names))
+        self._model = (model,)
+        self._rules, self._candidates = dict(rules or {}), tuple(candidates)
+        self._planned: tuple[Plan, Structure] | None = None
+        self.claims = nn.ModuleList()
+
+    @property
+    def model(self) -> Callable:
+        """The model that the guide was made for."""
+        return self._model[0]
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """Which site is updated how, and why; made on the first call and kept.
+
+        Args:
+            args, kwargs: what the model is called with.
+        """
+        if self._planned is None:
+            with alone(), evaluating(self.model):
+                structure = structure_for(self.model, args, kwargs, self._rules)  # type: ignore[arg-type]
+                plan, claims = make_plan(structure, self._rules, self._candidates)
+                self.claims.extend(claims)
+                self._planned = plan, structure
+                self.restart(0)
+        return self._planned[0]
+
+    @property
+    def structure(self) -> Structure:
+        """What was found in the model, once there is a plan."""
+        if self._planned is None:
+            raise ValueError("The guide has no plan yet: call plan with the model's arguments first.")
+        return self._planned[1]
+
+    @torch.no_grad()
+    def restart(self, seed: int) -> None:
+        """Puts the factors of closed sites back to a start that the seed decides."""
+        closed = self._conjugate()
+        if closed is None:
+            return
+        generator = torch.Generator().manual_seed(seed)
+        start = start_factors(self.structure.program, closed.sites, generator)
+        for name in closed.kept:
+            closed.set_natural(name, start[name])
+
+    def _conjugate(self) -> ConjugateFactors | None:
+        return next((c for c in list(self.claims) if isinstance(c, ConjugateFactors)), None)
+
+    def claim(self, name: str) -> Claim:
+        """The claim that holds a site."""
+        claims: list[Any] = list(self.claims)
+        found = next((c for c in claims if name in c.sites), None)
+        if found is None:
+            sites = ", ".join(n for c in claims for n in c.sites)
+            raise ValueError(f"There is no factor for {name!r}: the guide has factors for {sites or 'no site yet'}.")
+        return found
+
+    def run(self, *args: Any, options: RunOptions | None = None, **kwargs: Any) -> Run:
+        """One run of the model: open sites take a value, closed ones stay random, local factors are solved."""
+        self.plan(*args, **kwargs)
+        options = options or RunOptions()
+        with alone():
+            tracer = _Guided(tuple(self.claims), args, kwargs)  # type: ignore[arg-type]
+            with pyro.validation_enabled(False), poutine.block(hide_types=["sample"]), tracer:
+                self.model(*args, **kwargs)
+            return self._solved(args, kwargs, tracer, options)
+
+    def _solved(self, args: tuple, kwargs: Mapping[str, Any], tracer: _Guided, options: RunOptions) -> Run:
+        """The factors of a run: given ones, then those of fused rules and the conjugate ones."""
+        claims: tuple[Any, ...] = tuple(self.claims)
+        sites = {site.name: site for site in tracer.sites}
+        joint = {name: family.joint for name, family in self.structure.families.items()}
+        program = compile_program(tracer.sites, joint, [name for claim in claims for name in claim.covered])
+        factors = Factors(program, {}, ())
+        local: dict[str, Any] = {}
+        for claim in claims:
+            if isinstance(claim, GivenClaim):
+                for name in claim.sites:
+                    means = program.families[name].means(claim.natural(sites[name].fn))
+                    factors.elsewhere[name] = partial(_same, means)
+        for claim in claims:
+            if isinstance(claim, ConjugateFactors):
+                factors.order = claim.sites
+                claim.solve(factors, options)
+                local |= {name: factors.natural[name] for name in claim.local}
+        for claim in claims:
+            if isinstance(claim, TopicFactors):
+                local |= claim.solve(sites, factors, options)
+        return Run(args, kwargs, sites, claims, tracer.open, factors, local)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+        """Draws all latent sites from their factors, after a run on the same arguments.
+
+        It may stand beside the model in `pyro.infer.Predictive`.
+        """
+        if any(isinstance(h, TraceMessenger) and h.param_only for h in _PYRO_STACK):
+            raise ValueError(
+                "This loss does not move closed-form sites: call pyro_prme.fit(guide, ...), or give SVI the loss "
+                "ClosedForm_ELBO()."
+            )
+        with poutine.block(hide_types=["sample"]):
+            run = self.run(*args, **kwargs)
+        values: dict[str, Tensor] = {}
+        for site in run.sites.values():
+            if site.is_observed:
+                continue
+            fn: Any
+            if site.name in run.open:
+                fn = pyro.distributions.Delta(site.value.detach(), event_dim=site.fn.event_dim)
+            else:
+                fn = run.factors.posterior(site.name)
+            values[site.name] = pyro.sample(site.name, fn)
+        return values
+
+    def posterior(self, name: str) -> Distribution:
+        """The posterior factor of a site as a distribution.
+
+        A site of a subsampled plate has a factor in each run only: take it from `run(...).factors.posterior(name)`.
+        """
+        claim = self.claim(name)
+        site = self.structure.trace.nodes[name]
+        if isinstance(claim, OpenClaim):
+            context = Context(self.structure.args, self.structure.kwargs, tuple(self.claims))  # type: ignore[arg-type]
+            found = claim.posterior(name, site["fn"], context)
+            if isinstance(found, Tensor):
+                return pyro.distributions.Delta(found.detach(), event_dim=site["fn"].event_dim)
+            return found
+        if isinstance(claim, ConjugateFactors) and name in claim.local:
+            raise ValueError(
+                f"{name} belongs to a subsampled plate, so that its factor is that of a batch: take it from "
+                f"guide.run(...).factors.posterior({name!r})."
+            )
+        closed: Any = claim
+        return self.structure.families[name].distribution(closed.natural(name))
+
+    def draw(self, *args: Any, seed: int | None = None, **kwargs: Any) -> dict[str, Tensor]:
+        """Draws from the factors; the global random state stays as it was where a seed is given."""
+        with seeded(seed), torch.no_grad():
+            return self(*args, **kwargs)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+class _Guided(Messenger):
+    """Gives closed sites their random tensors and open ones a value from their factor, and records every site.
+
+    Args:
+        claims: which hold the sites.
+        args, kwargs: what the model is called with.
+    """
+
+    def __init__(self, claims: tuple[Claim, ...], args: tuple, kwargs: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._context = Context(args, kwargs, claims)
+        self._claim_of: dict[str, Claim] = {name: claim for claim in claims for name in claim.sites}
+        self.sites: list[Site] = []
+        self.open: dict[str, OpenSite] = {}
+        self._variables: dict[str, Any] = {}
+        self._posteriors: dict[str, Any] = {}
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if site_is_subsample(msg) or msg["is_observed"] or msg["infer"].get("_deterministic"):
+            return
+        if is_deterministic(msg):
+            msg["value"], msg["done"] = msg["fn"].v, True
+            return
+        name = msg["name"]
+        claim = self._claim_of.get(name)
+        if claim is None:
+            raise ValueError(f"The model has a site {name!r} that it did not have when the plan was made.")
+        if isinstance(claim, OpenClaim):
+            posterior = claim.posterior(name, msg["fn"], self._context)
+            self._posteriors[name] = posterior
+            msg["value"] = posterior if isinstance(posterior, Tensor) else posterior.rsample()
+        else:
+            local = [frame.dim for frame in msg["cond_indep_stack"] if frame.size != frame.full_size]
+            family = claim.family if isinstance(claim, GivenClaim) else None
+            variable = variable_of(name, msg["fn"], local, family)
+            kept = getattr(claim, "kept", ())
+            if variable is None or (name in kept and local):
+                raise ValueError(
+                    f"Site {name} has another form than when the plan was made: make the plan on a batch like those "
+                    "that follow."
+                )
+            self._variables[name] = variable
+            msg["value"] = of_variable(variable)
+        msg["done"] = True
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if not is_model_site(msg):
+            return
+        name = msg["name"]
+        plates = tuple(msg["cond_indep_stack"])
+        site = Site(
+            name, msg["fn"], msg["value"], weight_of(msg), msg["is_observed"], plates, self._variables.get(name)
+        )
+        self.sites.append(site)
+        if name in self._posteriors:
+            claim: Any = self._claim_of[name]
+            self.open[name] = OpenSite(claim, self._posteriors[name], site)

@@ -1,0 +1,28 @@
+"""Options of one run, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["RunOptions"]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a guide runs its model.
+
+    Args:
+        held: local results of an earlier run on the same data, by site, that this one does not solve again.
+        started: local results that the solution starts from.
+        sweeps: most sweeps over local sites; None for what each rule has by default.
+        tolerance: sweeps over conjugate sites end when no natural parameter moves by more than this, relative to the
+            largest of its kind.
+    """
+
+    held: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    started: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    sweeps: int | None = None
+    tolerance: float = 1e-6

@@ -1,0 +1,81 @@
+"""Point masses at the output of an inference network that reads documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pyro_prme.batch import Batch
+from pyro_prme.conjugacy import Structure
+from pyro_prme.inference.claims import Claim, Context, OpenClaim, Refusal, Rule
+from pyro_prme.inference.rules.normal_guide import is_real
+from pyro_prme.inference.rules.topics.claim import TopicFactors
+
+__all__ = ["Amortised"]
+
+
+class Amortised(Rule):
+    """Claims the first free real-valued site: its point is what a network makes of the batch.
+
+    Args:
+        encoder: module that maps (batch, topics) to one row a document. Where its attribute `reads_topics` is true,
+            topics is E theta of the batch's words, (W, K), else None.
+    """
+
+    def __init__(self, encoder: nn.Module) -> None:
+        self.encoder = encoder
+
+    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
+        reasons: dict[str, str] = {}
+        for name in free:
+            if not is_real(structure.trace.nodes[name]["fn"]):
+                reasons[name] = "it is not real-valued, and the inference network's output is"
+            else:
+                return NetworkPoint(name, self.encoder)
+        return Refusal(reasons)
+
+
+class NetworkPoint(OpenClaim):
+    """A point at the network's output.
+
+    Args:
+        name: of the site.
+        encoder: the network.
+    """
+
+    random = False
+
+    def __init__(self, name: str, encoder: nn.Module) -> None:
+        super().__init__()
+        self.sites, self.encoder = (name,), encoder
+
+    def title(self, name: str) -> str:
+        return "point mass at the inference network's output"
+
+    def posterior(self, name: str, prior: Any, context: Context) -> Tensor:
+        batch = batch_among(context.args)
+        topics = rows_of_topics(context, batch) if getattr(self.encoder, "reads_topics", False) else None
+        return self.encoder(batch, topics).reshape(prior.batch_shape + prior.event_shape)
+
+
+def batch_among(args: Sequence[Any]) -> Batch:
+    """The batch among a model's arguments."""
+    found = next((arg for arg in args if isinstance(arg, Batch)), None)
+    if found is None:
+        raise ValueError("The model was called without a Batch, which its inference network reads: give one.")
+    return found
+
+
+@torch.no_grad()
+def rows_of_topics(context: Context, batch: Batch) -> Tensor:
+    """E theta of the batch's distinct words, word-major (W, K), of the first claim that holds topics."""
+    topics = next((claim for claim in context.claims if isinstance(claim, TopicFactors)), None)
+    if topics is None:
+        raise ValueError(
+            "The inference network reads topics of words, and no site of the model was claimed as such: give an "
+            "encoder that reads the batch alone."
+        )
+    return topics.topics_posterior().mean_rows(batch.words)  # type: ignore[attr-defined]

@@ -1,0 +1,124 @@
+"""Closed forms of every family, found by the engine: one rule for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pyro_prme.conjugacy import Factors, Structure
+from pyro_prme.conjugacy.families import Natural
+from pyro_prme.inference.claims import Claim, Refusal, Rule
+from pyro_prme.inference.options import RunOptions
+from pyro_prme.inference.starts import prior_factor
+
+if TYPE_CHECKING:
+    from pyro_prme.inference.run import Run
+
+__all__ = ["Conjugate", "ConjugateFactors"]
+
+
+_MOST_SWEEPS = 50  # over the sites of a batch, if nothing else is asked for
+
+
+class Conjugate(Rule):
+    """Claims every free site whose complete conditional is in an exponential family."""
+
+    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
+        names = [name for name in free if name in structure.closed]
+        if not names:
+            return Refusal({name: structure.refusals.get(name, "it has no closed form") for name in free})
+        return ConjugateFactors(structure, names)
+
+
+class ConjugateFactors(Claim):
+    """Natural parameters of closed sites: global ones are kept, those of a batch's members are solved in each run.
+
+    Args:
+        structure: of the model.
+        names: of the sites.
+    """
+
+    def __init__(self, structure: Structure, names: Sequence[str]) -> None:
+        super().__init__()
+        self.sites = tuple(names)
+        families = structure.families
+        self.local = tuple(name for name in names if families[name].variable.subsampled)
+        self.kept = tuple(name for name in names if name not in self.local)
+        self._titles = {name: self._title_of(structure, name) for name in names}
+        self._layout = {name: tuple(families[name].empty()) for name in names}
+        for place, name in enumerate(self.kept):
+            for key, value in families[name].empty().items():
+                self.register_buffer(f"natural_{place}_{key}", value)
+        self._pending: dict[str, dict[str, Tensor]] = {}
+
+    @staticmethod
+    def _title_of(structure: Structure, name: str) -> str:
+        family = structure.families[name]
+        size = getattr(family, "joint_size", 1) if family.joint else 1
+        joint = f", joint over {size}" if size > 1 else ""
+        where = ", for each batch" if family.variable.subsampled else ""
+        return f"closed form, {family.title}{joint}{where}"
+
+    def title(self, name: str) -> str:
+        return self._titles[name]
+
+    def natural(self, name: str) -> dict[str, Tensor]:
+        """Natural parameters of a kept site."""
+        place = self.kept.index(name)
+        return {key: getattr(self, f"natural_{place}_{key}") for key in self._layout[name]}
+
+    def set_natural(self, name: str, natural: Natural) -> None:
+        """Replaces the natural parameters of a kept site."""
+        place = self.kept.index(name)
+        for key, value in natural.items():
+            setattr(self, f"natural_{place}_{key}", value.detach())
+
+    @torch.no_grad()
+    def gather(self, run: Run, share: float = 1.0) -> None:
+        for name in self.kept:
+            target = run.factors.target(name)
+            pending = self._pending.get(name)
+            self._pending[name] = {
+                key: share * part if pending is None else pending[key] + share * part for key, part in target.items()
+            }
+
+    @torch.no_grad()
+    def natural_step(self, rate: float) -> None:
+        for name, target in self._pending.items():
+            old = self.natural(name)
+            self.set_natural(name, target if rate == 1 else {key: old[key].lerp(target[key], rate) for key in target})
+        self._pending = {}
+
+    def solve(self, factors: Factors, options: RunOptions) -> None:
+        """Puts the factors of one run in place: kept ones as they are, local ones by sweeps until nothing moves."""
+        for name in self.kept:
+            factors.natural[name] = self.natural(name)
+        for name in self.local:
+            given = options.held.get(name) or options.started.get(name)
+            factors.natural[name] = given or prior_factor(factors.program, name, factors)
+        if self.local and not options.held:
+            sweep_until_still(factors, self.local, options)
+
+
+@torch.no_grad()
+def sweep_until_still(factors: Factors, names: Sequence[str], options: RunOptions) -> int:
+    """Sweeps over some sites until none of their natural parameters moves; returns the number of sweeps."""
+    alone = not factors.program.coupled(names)
+    most = options.sweeps or _MOST_SWEEPS
+    for sweep in range(1, most + 1):
+        before = {name: factors.natural[name] for name in names}
+        factors.sweep(names)
+        if alone or all(_still(before[name], factors.natural[name], options.tolerance) for name in names):
+            return sweep
+    return most
+
+
+def _still(before: Mapping[str, Tensor], after: Mapping[str, Tensor], tolerance: float) -> bool:
+    """Whether natural parameters have moved by less than the tolerance."""
+    return all(
+        bool(((after[key] - before[key]).abs() <= tolerance * after[key].abs().amax().clamp(min=1e-30)).all())
+        for key in after
+    )

@@ -1,0 +1,92 @@
+"""The fallback for continuous sites without a closed form: a Normal on the unconstrained scale, moved by gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+from pyro import distributions as dist
+from torch import Tensor, nn
+from torch.distributions import Distribution, biject_to
+
+from pyro_prme.conjugacy import Structure
+from pyro_prme.conjugacy.families.base import unwrapped
+from pyro_prme.inference.claims import Claim, OpenClaim, Refusal, Rule
+
+__all__ = ["FreeNormal", "MeanFieldNormal"]
+
+_INITIAL_SCALE = 0.1  # standard deviation, on the unconstrained scale
+
+
+class MeanFieldNormal(Rule):
+    """Claims the first free continuous site that belongs to no subsampled plate."""
+
+    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
+        reasons: dict[str, str] = {}
+        for name in free:
+            site = structure.trace.nodes[name]
+            if site["fn"].support.is_discrete:
+                reasons[name] = "it is discrete and has no reparameterised gradient"
+            elif any(frame.size != frame.full_size for frame in site["cond_indep_stack"]):
+                reasons[name] = "it belongs to a subsampled plate, and free parameters for each member are not kept"
+            else:
+                return FreeNormal(name, site["fn"], site["value"])
+        return Refusal(reasons)
+
+
+class FreeNormal(OpenClaim):
+    """A Normal with a free location and scale for each element, on the unconstrained scale of the prior's support.
+
+    Args:
+        name: of the site.
+        prior: its prior.
+        value: a value of it, from which it starts where the prior has neither a mean nor a median.
+    """
+
+    def __init__(self, name: str, prior: Any, value: Tensor) -> None:
+        super().__init__()
+        self.sites = (name,)
+        free = biject_to(prior.support).inv(middle_of(prior, value))
+        self.loc = nn.Parameter(free.detach().clone())
+        self.log_scale = nn.Parameter(torch.full_like(free, _INITIAL_SCALE).log())
+
+    def title(self, name: str) -> str:
+        return "Normal, reparameterised gradient"
+
+    def posterior(self, name: str, prior: Any, context: Any) -> Distribution:
+        return normal_on_support(prior, self.loc, self.log_scale.exp())
+
+
+def normal_on_support(prior: Any, loc: Tensor, scale: Tensor) -> Distribution:
+    """A Normal on the unconstrained scale of the prior's support; plain where the support is the real line."""
+    transform = biject_to(prior.support)
+    base = dist.Normal(loc, scale).to_event(transform.domain.event_dim)
+    event = prior.event_dim - transform.codomain.event_dim
+    if is_real(prior):
+        return base.to_event(event)
+    return dist.TransformedDistribution(base, transform.with_cache()).to_event(event)
+
+
+def is_real(prior: Any) -> bool:
+    """Whether the support is all of the real line, or of a space of real numbers."""
+    if prior.support.is_discrete:
+        return False
+    transform = biject_to(prior.support)
+    shape = (2,) * max(transform.domain.event_dim, 1)
+    probe = torch.full(shape, -1.0)
+    with suppress(Exception):
+        return bool((transform(probe) == probe).all())
+    return False
+
+
+def middle_of(prior: Any, value: Tensor) -> Tensor:
+    """The prior's mean, else its median, else the value given."""
+    for middle in (lambda: prior.mean, lambda: unwrapped(prior).icdf(torch.full_like(value, 0.5))):
+        with suppress(Exception):
+            found = middle()
+            inside = bool(torch.isfinite(found).all()) and bool(prior.support.check(found).all())
+            if inside and found.shape == value.shape:
+                return found
+    return value

@@ -1,0 +1,5 @@
+"""Fused updates for words that are drawn from topics, claimed by the form of the expected densities."""
+
+from pyro_prme.inference.rules.topics.rule import Topics
+
+__all__ = ["Topics"]

@@ -1,0 +1,309 @@
+"""Factors of loadings, assignments and topics by compiled sweeps (eq. update_z, update_c, update_eta)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from pyro_prme.batch import Batch
+from pyro_prme.bounds import dirichlet_term, elog_sum_epsilon, point_topics_term
+from pyro_prme.conjugacy import Factors, Structure
+from pyro_prme.conjugacy.families import Gamma
+from pyro_prme.conjugacy.families.base import unwrapped
+from pyro_prme.conjugacy.program import Program, site_terms
+from pyro_prme.conjugacy.tracing import Site
+from pyro_prme.distributions import WordMajorDirichlet, WordMajorPoint
+from pyro_prme.expectations import expected_log_rows
+from pyro_prme.inference.claims import Claim
+from pyro_prme.inference.options import RunOptions
+from pyro_prme.inference.rules.topics.forms import ChoiceForm, NotThisForm, WordForm, choice_form, word_form
+from pyro_prme.kernels import LocalStep, local_step
+from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, sum_of_rows
+from pyro_prme.kernels.sums import inner
+
+if TYPE_CHECKING:
+    from pyro_prme.inference.rules.topics.rule import Topics
+    from pyro_prme.inference.run import Run
+
+__all__ = ["Documents", "TopicFactors"]
+
+
+class Documents(NamedTuple):
+    """What a run found for the documents of a batch."""
+
+    batch: Batch
+    step: LocalStep
+    elog_theta: Tensor  # (W, K), of the batch's distinct words
+    weight: float  # of a document: N / B and the like
+    place: Tensor | None  # of each of the batch's tokens among the model's, where those are not sorted by document
+
+
+class TopicFactors(Claim):
+    """q(Z), q(C) and q(theta), where gamma is kept word-major.
+
+    Args:
+        rule: whose options hold.
+        structure: of the model.
+        words: name of the observed site.
+        roles: names of the others.
+    """
+
+    gamma: Tensor
+    total: Tensor
+    pending: Tensor
+
+    def __init__(self, rule: Topics, structure: Structure, words: str, roles: Mapping[str, str]) -> None:
+        super().__init__()
+        self.rule, self.roles, self.words = rule, dict(roles), words
+        self.sites = (roles["loadings"], roles["assignment"], roles["topics"])
+        self.covered = (words, roles["assignment"], roles["topics"])
+        self.slow = (roles["topics"],)
+        self.normalised = structure.families[roles["loadings"]].title == Gamma.title
+        prior = self._prior_of(structure.trace.nodes[roles["topics"]]["fn"])
+        draw = structure.value(roles["topics"]).reshape(prior.shape)
+        self.register_buffer("gamma", (prior + 100 * draw).mT.contiguous())
+        self.register_buffer("total", sum_of_rows(self.gamma).to(self.gamma.dtype))
+        self.register_buffer("pending", torch.zeros_like(self.gamma), persistent=False)
+        self._digamma = DigammaRows()
+        self._prior = prior
+
+    @staticmethod
+    def _prior_of(fn: Any) -> Tensor:
+        """gamma0 of each topic, shape (K, D)."""
+        base = unwrapped(fn)
+        concentration = base.concentration.detach()
+        shape = fn.shape()
+        sizes = [n for n in shape[:-1] if n != 1]
+        if len(sizes) > 1:
+            raise NotThisForm("topics have more than two dimensions")
+        return concentration.expand(shape).reshape(*(sizes or [1]), shape[-1])
+
+    def title(self, name: str) -> str:
+        if name == self.roles["topics"]:
+            what = "a point on the scale of log ratios" if self.rule.points else "Dirichlet"
+            return f"closed form, {what}, natural steps (compiled)"
+        if name == self.roles["assignment"]:
+            return "closed form, Categorical, implied (compiled)"
+        return f"closed form, {'Gamma' if self.normalised else 'Dirichlet'}, for each batch (compiled)"
+
+    def topics_posterior(self) -> Distribution:
+        """q(theta), with rows of words at hand."""
+        if self.rule.points:
+            return WordMajorPoint(self.gamma, self.total)
+        return WordMajorDirichlet(self.gamma, self.total, self._digamma)
+
+    @torch.no_grad()
+    def solve(
+        self, sites: Mapping[str, Site], factors: Factors, options: RunOptions, tolerance: float | None = None
+    ) -> dict[str, Documents]:
+        """The E-step: loadings and assignments of the batch's documents, given all other factors."""
+        name = self.roles["loadings"]
+        words = word_form(site_terms(sites[self.words])[1])
+        choice = choice_form(site_terms(sites[self.roles["assignment"]])[1], words)
+        batch, weight, place = batch_of(words, choice, sites[name])
+        concentration, rate = self.prior_of_loadings(factors.program, factors)
+        held, before = options.held.get(name), options.started.get(name)
+        if held is None:
+            elog_theta = expected_log_rows(self.topics_posterior(), torch.empty(0), batch.words)
+            step = local_step(
+                *(batch.indptr, batch.local_word, batch.count, elog_theta, concentration, rate),
+                max_sweeps=options.sweeps or self.rule.max_sweeps,
+                tolerance=self.rule.tolerance if tolerance is None else tolerance,
+                start=None if before is None else (before.step.concentration, before.step.rate),
+                by_mean=self.rule.by_mean,
+            )
+            found = Documents(batch, step, elog_theta, weight, place)
+        else:
+            a = concentration + held.step.counts
+            slope = (batch.length / held.step.epsilon).unsqueeze(-1)
+            step = held.step._replace(concentration=a, rate=(rate + slope).expand_as(a))
+            found = held._replace(batch=batch, step=step, weight=weight, place=place)
+        family = factors.program.families[name]
+        factors.elsewhere[name] = lambda: self.loadings_statistics(found, family)
+        factors.elsewhere[self.roles["topics"]] = self._topics_statistics
+        return {name: found}
+
+    def _topics_statistics(self) -> dict[str, Tensor]:
+        """E ln theta of all words: a table of topics and vocabulary, which only a report asks for."""
+        if self.rule.points:
+            return {"log": (self.gamma / self.total).log().mT}
+        return {"log": (self.gamma.digamma() - self.total.digamma()).mT}
+
+    def prior_of_loadings(self, program: Program, factors: Factors) -> tuple[Tensor, Tensor]:
+        """Concentration and rate that everything but the words asks for, each broadcastable to (B, K)."""
+        name = self.roles["loadings"]
+        family = program.families[name]
+        natural = program.target(name, factors.statistics(), family.empty())
+        rows = (-1, family.shape[-1])
+        if not self.normalised:
+            concentration = (natural["log"] + 1).reshape(rows)
+            return concentration, torch.ones_like(concentration)
+        return (natural["log"] + 1).reshape(rows), (-natural["x"]).reshape(rows)
+
+    def loadings_statistics(self, documents: Documents, family: Any) -> dict[str, Tensor]:
+        """E ln Z and E Z of the batch's documents."""
+        a, rate = documents.step.concentration, documents.step.rate
+        if not self.normalised:
+            elog = a.digamma() - a.sum(-1, keepdim=True).digamma()
+            return {"log": elog.reshape(family.shape)}
+        return {
+            "log": (a.digamma() - rate.log()).reshape(family.shape),
+            "x": (a / rate).reshape(family.shape),
+        }
+
+    # As the engine has it: for comparison on a prototype.
+
+    def statistics_on(self, documents: Documents, program: Program) -> dict[str, dict[str, Tensor]]:
+        """The expected statistics of all three sites, those of the choices in full."""
+        loadings, assignment, topics = (self.roles[role] for role in ("loadings", "assignment", "topics"))
+        of_loadings = self.loadings_statistics(documents, program.families[loadings])
+        of_topics = self._topics_statistics()
+        batch, elog = documents.batch, of_loadings["log"].reshape(documents.step.counts.shape)
+        logits = elog[batch.document] + of_topics["log"].mT[batch.word]
+        phi = logits.softmax(-1)
+        if documents.place is not None:
+            phi = torch.empty_like(phi).index_copy_(0, documents.place, phi)
+        family = program.families[assignment]
+        shape = family.empty()["chosen"].shape
+        of_topics = {"log": of_topics["log"].reshape(program.families[topics].shape)}
+        return {loadings: of_loadings, topics: of_topics, assignment: {"chosen": phi.reshape(shape)}}
+
+    def natural_on(self, name: str, documents: Documents, family: Any) -> dict[str, Tensor]:
+        """Natural parameters of the loadings as they stand, or of the topics that these ask for."""
+        step = documents.step
+        if name == self.roles["loadings"]:
+            found = {"log": (step.concentration - 1).reshape(family.shape)}
+            return found | ({"x": -step.rate.reshape(family.shape)} if self.normalised else {})
+        counts = torch.zeros_like(self.gamma)
+        add_rows_(counts, documents.batch.words, step.statistics, documents.weight)
+        return {"log": (self._prior + counts.mT - 1).reshape(family.shape)}
+
+    # The bound.
+
+    def terms(self, run: Run, names: Sequence[str]) -> dict[str, Tensor]:
+        found, program, factors = run.local[self.roles["loadings"]], run.factors.program, run.factors
+        of: dict[str, Callable[[], Tensor]] = {
+            self.roles["topics"]: lambda: self._topics_term(run.sites),
+            self.roles["loadings"]: lambda: self.loadings_term(program, factors, found) - self._counts_again(found),
+            self.roles["assignment"]: lambda: self._assignment_term(found),
+            self.words: lambda: found.weight * inner(found.step.statistics, self._elog_theta(found)),
+        }
+        return {name: of[name]() for name in names}
+
+    def objective(self, run: Run) -> dict[str, Tensor]:
+        found = run.local[self.roles["loadings"]]
+        prior = unwrapped(run.sites[self.roles["topics"]].fn).concentration
+        nothing = torch.zeros(())
+        return {
+            self.roles["loadings"]: self.loadings_term(run.factors.program, run.factors, found),
+            self.roles["topics"]: self._topics_term(run.sites) if prior.requires_grad else nothing,
+            self.roles["assignment"]: nothing,
+            self.words: nothing,
+        }
+
+    def _elog_theta(self, found: Documents) -> Tensor:
+        """E ln theta of the batch's words as it is now: phi may have been formed under another q(theta)."""
+        return expected_log_rows(self.topics_posterior(), torch.empty(0), found.batch.words)
+
+    def _topics_term(self, sites: Mapping[str, Site]) -> Tensor:
+        site = sites[self.roles["topics"]]
+        prior = unwrapped(site.fn).concentration
+        prior = prior.expand(site.fn.shape()).reshape(self.gamma.shape[1], self.gamma.shape[0]).mT
+        each = point_topics_term(prior, self.gamma) if self.rule.points else dirichlet_term(prior, self.gamma)
+        return (each * site.weight.reshape(-1)).sum()
+
+    def loadings_term(self, program: Program, factors: Factors, found: Documents) -> Tensor:
+        r"""The part of the bound that holds Z, with q(Z) maximised out (`bounds.profiled_loadings`), up to the counts.
+
+        .. math:: \ln\Gamma(c_{nk} + n_{nk}) - (c_{nk} + n_{nk}) \ln(r_{nk} + M_n / \epsilon_n)
+
+        and the terms of the prior that are free of Z.
+        """
+        name = self.roles["loadings"]
+        concentration, rate = self.prior_of_loadings(program, factors)
+        step, statistics = found.step, factors.statistics()
+        plain, terms = program.parts[name]
+        value = plain + sum(t.value(statistics, (), None) for t in terms if name not in t.names)
+        a = concentration + step.counts
+        if self.normalised:
+            whole = rate + self._slope(found)
+            return value + found.weight * (a.lgamma() - a * whole.log()).sum()
+        return value + found.weight * (a.lgamma().sum() - a.sum(-1).lgamma().sum())
+
+    def _slope(self, found: Documents) -> Tensor:
+        """M_n / epsilon_n, shape (B, 1)."""
+        return (found.batch.length / found.step.epsilon).unsqueeze(-1)
+
+    def _counts_again(self, found: Documents) -> Tensor:
+        """What the profiled form has in it of the words: n E ln Z - slope E Z."""
+        step = found.step
+        a, rate = step.concentration, step.rate
+        if not self.normalised:
+            return found.weight * (step.counts * (a.digamma() - a.sum(-1, keepdim=True).digamma())).sum()
+        elog = a.digamma() - rate.log()
+        return found.weight * (step.counts * elog - self._slope(found) * (a / rate)).sum()
+
+    def _assignment_term(self, found: Documents) -> Tensor:
+        """E ln p(C | Z) + H[q(C)], from the words' log-normalisers."""
+        step, batch = found.step, found.batch
+        entropy = (
+            inner(batch.count, step.log_normalizer)
+            - inner(step.counts, step.elog_loadings)
+            - inner(step.statistics, found.elog_theta)
+        )
+        a, rate = step.concentration, step.rate
+        if not self.normalised:
+            elog = a.digamma() - a.sum(-1, keepdim=True).digamma()
+            return found.weight * (entropy + (step.counts * elog).sum(dtype=torch.float64))
+        elog = (step.counts * (a.digamma() - rate.log())).sum(dtype=torch.float64)
+        normaliser = (batch.length.double() * elog_sum_epsilon((a / rate).double(), step.epsilon.double())).sum()
+        return found.weight * (entropy + elog - normaliser)
+
+    # Natural steps.
+
+    @torch.no_grad()
+    def gather(self, run: Run, share: float = 1.0) -> None:
+        """Adds the counts of a run to those pending for the next natural step."""
+        found: Documents = run.local[self.roles["loadings"]]
+        self._prior = self._prior_of(run.sites[self.roles["topics"]].fn)
+        add_rows_(self.pending, found.batch.words, found.step.statistics, share * found.weight)
+
+    @torch.no_grad()
+    def natural_step(self, rate: float) -> None:
+        """Moves gamma towards the target of the pending counts, and forgets these (eq. stochastic_update_eta)."""
+        prior = self._prior.mT
+        shared = prior.stride(1) == 0 or bool((prior == prior[:, :1]).all())
+        total = natural_step_(self.gamma, self.pending, prior[:, :1] if shared else prior, rate)
+        self.total.copy_(total)
+
+    @torch.no_grad()
+    def set(self, gamma: Tensor) -> None:
+        """Replaces gamma, word-major (D, K), and forgets the pending counts."""
+        self.gamma.copy_(gamma)
+        self.total.copy_(sum_of_rows(self.gamma))
+        self.pending.zero_()
+
+
+def batch_of(words: WordForm, choice: ChoiceForm, loadings: Site) -> tuple[Batch, float, Tensor | None]:
+    """The tokens as documents of words and counts, what a document counts, and how tokens were sorted, if they were."""
+    weight = loadings.weight
+    if weight.dim() and not bool((weight == weight.reshape(-1)[0]).all()):
+        raise ValueError("Documents have different weights: give all documents of a batch one scale.")
+    one = float(weight.reshape(-1)[0])
+    count = (words.weight / one).to(torch.get_default_dtype()).expand(len(words.word))
+    whole = count.round()
+    if not torch.allclose(count, whole, rtol=1e-4, atol=0):
+        raise ValueError("Words count a fraction of what their documents count: give both the same scale.")
+    count = whole
+    num = loadings.fn.shape()[0]
+    order, word, place = choice.document, words.word, None
+    if bool((order.diff() < 0).any()):
+        place = torch.argsort(order, stable=True)
+        order, word, count = order[place], word[place], count[place]
+    indptr = torch.zeros(num + 1, dtype=torch.int64)
+    indptr[1:] = torch.bincount(order, minlength=num).cumsum(0)
+    return Batch(torch.arange(num), indptr, word, count.contiguous()), one, place
