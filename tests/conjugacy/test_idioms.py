@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 
 import pyro
 import pytest
@@ -50,9 +51,8 @@ def _check_expectation(structure: Structure, one: Idiom) -> None:
 
 @pytest.mark.parametrize("name", TURNED_DOWN)
 def test_model_is_turned_down(name: str) -> None:
-    with pytest.raises(ValueError, match=".") as raised:
+    with pytest.raises(ValueError, match=f"^{re.escape(IDIOMS[name].error)}$"):
         found_in(IDIOMS[name])
-    assert str(raised.value) == IDIOMS[name].error
 
 
 def test_table_is_read() -> None:

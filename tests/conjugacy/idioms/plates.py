@@ -38,11 +38,10 @@ def plates_of_size_one():
 
 
 @idiom()
-def events_of_size_zero():
+def an_event_of_size_zero():
     mu, tau = pyro.sample("mu", dist.Normal(0.0, 1.0)), pyro.sample("tau", dist.Gamma(1.0, 1.0))
-    z = pyro.sample("z", dist.Categorical(torch.ones(0, 2)).to_event(1))
     u = pyro.sample("u", dist.Normal(mu, 1.0).expand([0]).to_event(1))
-    pyro.sample("x", dist.Normal(mu + z * u, tau.rsqrt()).to_event(1), obs=torch.zeros(0))
+    pyro.sample("x", dist.Normal(mu + u, tau.rsqrt()).to_event(1), obs=torch.zeros(0))
 
 
 @idiom()
