@@ -11,6 +11,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from pyro_prme.counts import sound_csr
+
 __all__ = ["Batch"]
 
 
@@ -32,6 +34,8 @@ class Batch:
 
     def __post_init__(self) -> None:
         indptr, count = self.indptr, self.count
+        if not indptr.numel() or bool((indptr.diff() < 0).any()):
+            raise ValueError("indptr must hold at least one number, and must not fall: it says where documents begin.")
         if indptr.numel() != self.documents.numel() + 1 or int(indptr[0]) != 0 or int(indptr[-1]) != count.numel():
             raise ValueError(
                 f"indptr has {indptr.numel()} entries from {int(indptr[0])} to {int(indptr[-1])}: it must have one "
@@ -51,9 +55,26 @@ class Batch:
 
     @classmethod
     def from_csr(cls, matrix: sparse.spmatrix, rows: Sequence[int] | np.ndarray | None = None) -> Batch:
-        """The chosen rows (default all) of a documents x words count matrix."""
-        documents = np.arange(matrix.shape[0]) if rows is None else np.asarray(rows)
-        part = sparse.csr_matrix(matrix if rows is None else matrix[documents])
+        """The chosen rows (default all) of a documents x words count matrix.
+
+        The whole matrix is checked each time; `of_rows` does without, for one that has been.
+        """
+        counts = sound_csr(matrix)
+        if rows is None:
+            return cls.of_rows(counts)
+        documents = np.asarray(rows)
+        if documents.ndim != 1 or (len(documents) and documents.dtype.kind not in "iu"):
+            raise ValueError("The rows of a batch must be a list of whole numbers: give the documents' positions.")
+        if len(documents) and not 0 <= documents.min() <= documents.max() < counts.shape[0]:
+            wrong = documents.min() if documents.min() < 0 else documents.max()
+            raise ValueError(f"There is no document {wrong}: the matrix has the rows 0 to {counts.shape[0] - 1}.")
+        return cls.of_rows(counts, documents.astype(np.int64))
+
+    @classmethod
+    def of_rows(cls, counts: sparse.csr_matrix, rows: np.ndarray | None = None) -> Batch:
+        """The chosen rows (default all) of a matrix that `counts.sound_csr` has made, which is not checked again."""
+        documents = np.arange(counts.shape[0]) if rows is None else rows
+        part = counts if rows is None else counts[rows]
         dtype = torch.get_default_dtype()
         return cls(
             torch.as_tensor(documents, dtype=torch.int64),

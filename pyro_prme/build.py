@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pyro_prme.checks import all_settings, choice
 from pyro_prme.encoders import BagOfWordsEncoder, TopicEncoder
 from pyro_prme.guide import PRMEGuide
 from pyro_prme.model import DILN, HDP, PRME, ShapePRME
@@ -87,10 +88,11 @@ def build(
         ("model", model, MODELS), ("form", form, FORMS), ("topics", topics, TOPICS), ("loadings", loadings, LOADINGS),
     )  # fmt: skip
     for key, value, known in choices:
-        if value not in known:
-            raise ValueError(f"{key} is {value!r}: choose one of {', '.join(known)}.")
-    if encoder not in ("topics", "words"):
-        raise ValueError(f"encoder is {encoder!r}: choose 'topics' or 'words'.")
+        choice(key, value, known)
+    choice("encoder", encoder, ("topics", "words"))
+    all_settings(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents, embedding_dim=embedding_dim)
+    all_settings(alpha=alpha, beta=beta, gamma0=gamma0, word_dropout=word_dropout, seed=seed)
+    all_settings(encoder_hidden=encoder_hidden, decoder_hidden=decoder_hidden, batch_norm=batch_norm, residual=residual)
     design = {"batch_norm": batch_norm, "residual": residual}
     decoder: nn.Module | None = None
     with torch.random.fork_rng(devices=[]):

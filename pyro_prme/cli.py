@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,15 +11,26 @@ import numpy as np
 import typer
 
 from pyro_prme.build import MODELS, PRESETS
+from pyro_prme.checks import fraction, whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.demo import run_demo
 from pyro_prme.evaluate import npmi_coherence, topic_diversity
 from pyro_prme.files import write_whole
-from pyro_prme.fitting import FIT_DEFAULTS, fit_in_folder, known_words, prepared, same_settings
+from pyro_prme.fitting import (
+    FIT_DEFAULTS,
+    check_options,
+    check_paths,
+    fit_in_folder,
+    known_words,
+    prepared,
+    same_settings,
+)
+from pyro_prme.locks import one_writer
 from pyro_prme.readers import load_corpus
-from pyro_prme.run_files import check_new, is_run, read_record
-from pyro_prme.runs import SavedRun, load_run, make_trainer, resume, settings_of
-from pyro_prme.show import OneLineErrors, as_csv, as_json, as_table, topic_lines, topic_rows
+from pyro_prme.run_files import check_new, is_run, need_files, read_record
+from pyro_prme.runs import SavedRun, load_run, make_trainer, resume, settings_of, was_fitted_to
+from pyro_prme.show import OneLineErrors, as_csv, as_json, as_table, echo, topic_lines, topic_rows
+from pyro_prme.stopping import Stopped, stop_signals
 from pyro_prme.words_of_topics import RANKINGS
 
 __all__ = ["app", "main"]
@@ -46,7 +58,9 @@ Vocab = Annotated[
     Path | None, typer.Option(help="File with one word a line, for counts without words. Found by itself if beside.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+Csv = Annotated[
+    bool, typer.Option("--csv", help="Print CSV. A text that a spreadsheet might run as a formula gets a ' before it.")
+]
 
 
 @app.command()
@@ -59,7 +73,7 @@ def fit(
     preset: Annotated[
         str | None, typer.Option(help=f"Settings that belong together: {', '.join(PRESETS)}.", show_default="default")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the documents.", show_default="40", min=1)] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the documents.", show_default="40")] = None,
     mode: Annotated[
         str | None, typer.Option(help="batch or online (steps after each batch).", show_default="batch")
     ] = None,
@@ -83,7 +97,10 @@ def fit(
         bool, typer.Option("--resume", help="Go on with the run in --out, with its own settings.")
     ] = False,
 ) -> None:
-    """Fit a model to a corpus; a checkpoint is kept after each epoch.
+    """Fit a model to a corpus.
+
+    A checkpoint is kept after each epoch, or less often where that would take more than a tenth of the time. Ctrl-C,
+    SIGTERM and SIGHUP end the fit and leave the last one, from which --resume goes on.
 
     Example: prme fit corpus.ldac --vocab vocab.txt --topics 100 --out run/
     """
@@ -92,56 +109,61 @@ def fit(
     asked: dict[str, Any] = {"preset": preset, "epochs": epochs, "held_out": held_out}
     asked |= {"min_df": min_df, "max_df": max_df, "stop_words": stop_words}
     asked = {name: value for name, value in asked.items() if value is not None}
-    documents = load_corpus(corpus, vocab=vocab)
+    check_options(given | asked)
+    check_paths(corpus, vocab, asked)
     if resume_run:
-        settings = same_settings(read_record(out)["settings"], given | asked)
+        record = read_record(out)
+        need_files(out, record)
+        settings = same_settings(record["settings"], given | asked)
     else:
         check_new(out)
-        settings = settings_of(preset or "default", **(given | {"num_topics": topics or 100}))
+        chosen = given | {"num_topics": 100 if topics is None else topics}
+        settings = settings_of("default" if preset is None else preset, **chosen)
         settings["fit"] = FIT_DEFAULTS | asked
+    documents = load_corpus(corpus, vocab=vocab)
     train, test = prepared(documents, settings, vocab)
     split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
-    trainer = resume(out, train.counts, train.vocabulary)[0] if resume_run else make_trainer(train.counts, settings)
     try:
-        posterior = fit_in_folder(out, trainer, settings, train, settings["fit"]["epochs"], split)
-    except KeyboardInterrupt:
-        if not is_run(out):
-            typer.echo("interrupted before the first checkpoint: nothing was kept", err=True)
-        else:
-            again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out), "--resume"]
-            typer.echo(f"interrupted; the last checkpoint is kept. Go on with: {shlex.join(again)}", err=True)
-        raise typer.Exit(130) from None
+        with stop_signals(), one_writer(out):
+            if resume_run:
+                trainer = resume(out, train.counts, train.vocabulary)[0]
+            else:
+                trainer = make_trainer(train.counts, settings)
+            posterior = fit_in_folder(out, trainer, settings, train, settings["fit"]["epochs"], split)
+    except KeyboardInterrupt as stop:
+        again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out), "--resume"]
+        raise _stopped(stop, out, shlex.join(again)) from None
     last = trainer.history[-1]
     score = f", held-out perplexity {last['perplexity']:.1f}" if "perplexity" in last else ""
     used = f"{posterior.num_topics_used} of {settings['build']['num_topics']} topics in use"
-    typer.echo(
-        f"{out}: {len(trainer.history)} epochs, bound {last['bound']:.6g}{score}, {used}. Next: prme topics {out}"
-    )
+    echo(f"{out}: {len(trainer.history)} epochs, bound {last['bound']:.6g}{score}, {used}. Next: prme topics {out}")
 
 
 @app.command()
 def topics(
     run: RunArgument,
-    words: Annotated[int, typer.Option(help="Words of each topic.", min=1)] = 10,
+    words: Annotated[int, typer.Option(help="Words of each topic.")] = 10,
     by: Annotated[str, typer.Option(help=f"How words are ranked: {', '.join(RANKINGS)}.")] = "probability",
-    correlations: Annotated[int, typer.Option(help="Correlated topics to name.", min=0)] = 3,
+    correlations: Annotated[int, typer.Option(help="Correlated topics to name.")] = 3,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
     """Print the topics in use, largest first, with their top words and strongest correlations."""
+    whole("--words", words)
+    whole("--correlations", correlations, 0)
     saved = load_run(run)
     matrix = saved.summary.get("topic_correlations")
     if matrix is None and correlations:
-        typer.echo("no correlations yet: they come with the last epoch of `prme fit`", err=True)
+        echo("no correlations yet: they come with the last epoch of `prme fit`", err=True)
     rows = topic_rows(saved.posterior, matrix, words=words, by=by, others=correlations)
     if json:
-        typer.echo(as_json(rows))
+        echo(as_json(rows))
     elif csv:
         pairs = [" ".join(f"{c['topic']}:{c['correlation']:.3f}" for c in row.get("correlations", [])) for row in rows]
         table = [[row["topic"], row["share"], " ".join(row["words"]), p] for row, p in zip(rows, pairs, strict=True)]
-        typer.echo(as_csv(["topic", "share", "words", "correlations"], table))
+        echo(as_csv(["topic", "share", "words", "correlations"], table))
     else:
-        typer.echo("\n".join(topic_lines(rows)))
+        echo("\n".join(topic_lines(rows)))
 
 
 @app.command()
@@ -160,7 +182,7 @@ def transform(
     documents = _known_words(saved, corpus, vocab)
     unknown = int((documents.lengths == 0).sum())
     if unknown:
-        typer.echo(f"warning: {unknown} of {len(documents)} documents have no known word and get the prior", err=True)
+        echo(f"warning: {unknown} of {len(documents)} documents have no known word and get the prior", err=True)
     proportions = saved.posterior.proportions(documents).values
     if json:
         text = as_json(
@@ -175,7 +197,7 @@ def transform(
             header, [[n, *(f"{x:.6g}" for x in p)] for n, p in zip(documents.names, proportions, strict=True)]
         )
     if output is None:
-        typer.echo(text)
+        echo(text)
     else:
         write_whole({output: f"{text}\n".encode()})
 
@@ -198,11 +220,14 @@ def evaluate(
 
     Example: prme evaluate run/ test.ldac
     """
+    whole("--seed", seed, 0)
+    shares = [0.9, 0.5, 0.1] if not observed else [fraction("--observed", share) for share in observed]
     saved = load_run(run)
     documents = _known_words(saved, corpus, vocab)
     posterior = saved.posterior
+    if was_fitted_to(run, documents.counts, documents.vocabulary):
+        echo("warning: the run was fitted to these documents, so that the scores are better than on new ones", err=True)
     used = posterior.topics(posterior.num_topics_used).values
-    shares = observed or [0.9, 0.5, 0.1]
     perplexity = {f"{share:g}": posterior.perplexity(documents.split_tokens(share, seed)) for share in shares}
     top = min(10, len(saved.vocabulary)), min(25, len(saved.vocabulary))
     scores: dict[str, Any] = {"documents": len(documents), "tokens": documents.num_tokens}
@@ -211,7 +236,7 @@ def evaluate(
         "npmi": float(np.mean(npmi_coherence(used, documents, top[0]))),
         "diversity": topic_diversity(used, top[1]),
     }
-    typer.echo(as_table(scores, json, csv))
+    echo(as_table(scores, json, csv))
 
 
 @app.command()
@@ -223,7 +248,7 @@ def info(
 ) -> None:
     """Sizes of a corpus, or settings and state of a run."""
     if not is_run(what):
-        typer.echo(as_table(load_corpus(what, vocab=vocab).summary(), json, csv))
+        echo(as_table(load_corpus(what, vocab=vocab).summary(), json, csv))
         return
     saved = load_run(what)
     table: dict[str, Any] = {"pyro_prme": saved.version, "epochs": len(saved.history)}
@@ -231,7 +256,7 @@ def info(
     table |= {"vocabulary": len(saved.vocabulary), "documents": saved.model.num_documents}
     for part, values in saved.settings.items():
         table |= {f"{part}.{key}": value for key, value in values.items()}
-    typer.echo(as_table(table, json, csv))
+    echo(as_table(table, json, csv))
 
 
 @app.command()
@@ -243,10 +268,10 @@ def demo(
 ) -> None:
     """Fit PRME and HDP to the bundled King James Bible; print topics, correlations and scores; draw pictures."""
     try:
-        run_demo(out, quick, typer.echo)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; the same command goes on from the last checkpoint", err=True)
-        raise typer.Exit(130) from None
+        with stop_signals():
+            run_demo(out, quick, echo)
+    except KeyboardInterrupt as stop:
+        raise _stopped(stop, None, "") from None
 
 
 def main() -> None:
@@ -254,10 +279,30 @@ def main() -> None:
     app(prog_name="prme")
 
 
+def _stopped(stop: KeyboardInterrupt, run: Path | None, again: str) -> typer.Exit:
+    """Says what stopped a fit and what is kept of it; returns the end of the command, with the shell's exit code.
+
+    Args:
+        stop: Ctrl-C, or a `Stopped`.
+        run: the run's folder; None for the demo.
+        again: the command that goes on.
+    """
+    why, code = (f"stopped by {stop}", 128 + stop.signum) if isinstance(stop, Stopped) else ("interrupted", 130)
+    if run is None:
+        kept = "the same command goes on from the last checkpoint"
+    elif not is_run(run):
+        kept = "no checkpoint was written yet: nothing is kept"
+    else:
+        kept = f"the checkpoint of epoch {len(read_record(run)['history'])} is kept. Go on with: {again}"
+    with suppress(OSError):  # the terminal may be gone, and that may be why
+        echo(f"{why}; {kept}", err=True)
+    return typer.Exit(code)
+
+
 def _known_words(saved: SavedRun, source: str, vocab: Path | None) -> Corpus:
     """A corpus over the vocabulary of a run; says how many tokens have other words."""
     corpus, dropped = known_words(saved, source, vocab)
     if dropped:
         total = corpus.num_tokens + dropped
-        typer.echo(f"note: {dropped} of {total} tokens are of words that the run does not know", err=True)
+        echo(f"note: {dropped} of {total} tokens are of words that the run does not know", err=True)
     return corpus

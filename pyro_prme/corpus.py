@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
+from pyro_prme.checks import share_or_number, whole
 from pyro_prme.convert import Parts, anndata_parts, frame_parts, gensim_parts, ordered_words
 from pyro_prme.counts import checked_counts, float_csr
 from pyro_prme.files import first_bad_word
@@ -198,6 +199,8 @@ class Corpus:
             test_size: number of test documents (int), or their fraction (float below 1).
             seed: of ``numpy.random.default_rng``, whose first ``test_size`` permuted documents are the test set.
         """
+        share_or_number("test_size", test_size)
+        whole("seed", seed, 0)
         num_test = test_size if isinstance(test_size, int | np.integer) else round(test_size * self.num_documents)
         if not 0 < num_test < self.num_documents:
             raise ValueError(
@@ -213,6 +216,10 @@ class Corpus:
         With one ``numpy.random.default_rng(seed)``, document after document: the n tokens are shuffled, and the first
         max(1, round((1 - observed) n)) are held out. Documents of fewer than two tokens are left out. A short document
         may keep no observed token.
+
+        A document of more than 1,000,000 tokens, or of more than 1,000 for each of its different words, is split by a
+        method with the same law that does not hold its tokens one by one; the split of the documents after it is then
+        another, as equally likely, than that of the shuffle.
 
         Args:
             observed: fraction of tokens to keep, between 0 and 1.
@@ -240,6 +247,10 @@ class Corpus:
             stop_words: words to drop, or ``"english"``.
             max_words: of what is left, keep only the words with most tokens.
         """
+        share_or_number("min_df", min_df)
+        share_or_number("max_df", max_df)
+        if max_words is not None:
+            whole("max_words", max_words)
         least, most = (
             limit if isinstance(limit, int | np.integer) else limit * self.num_documents for limit in (min_df, max_df)
         )

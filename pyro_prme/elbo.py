@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.distributions import kl_divergence
 
 from pyro_prme.bounds import NORMALIZERS
+from pyro_prme.checks import choice
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.rules import Run
 
@@ -41,8 +42,7 @@ class ClosedForm_ELBO(TraceMeanField_ELBO):
 
     def __init__(self, *, bound: str = "epsilon", constants: bool = True, num_particles: int = 1) -> None:
         super().__init__(num_particles=num_particles)
-        if bound not in NORMALIZERS:
-            raise ValueError(f"bound is {bound!r}: choose one of {', '.join(NORMALIZERS)}.")
+        choice("bound", bound, NORMALIZERS)
         self.bound, self.constants = bound, constants
 
     @property

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
+from pyro_prme.checks import all_settings
 from pyro_prme.kernels.buffers import Buffers
 from pyro_prme.kernels.words import sums_by_word
 from pyro_prme.networks import BatchNorm, Stack, check_depth
@@ -26,12 +27,6 @@ def hide_words(batch: Batch, word_dropout: float) -> Tensor:
     """
     kept = 1 - word_dropout * torch.rand(batch.size, dtype=batch.count.dtype)
     return torch.binomial(batch.count, kept[batch.document])
-
-
-def _check_dropout(word_dropout: float) -> float:
-    if not 0 <= word_dropout <= 1:
-        raise ValueError(f"word_dropout is {word_dropout}: it is a probability, at least 0 and at most 1.")
-    return word_dropout
 
 
 def _shares(batch: Batch, word_dropout: float) -> Tensor:
@@ -94,7 +89,8 @@ class BagOfWordsEncoder(nn.Module):
         word_dropout: float = 1.0,
     ) -> None:
         super().__init__()
-        self.word_dropout = _check_dropout(word_dropout)
+        all_settings(word_dropout=word_dropout)
+        self.word_dropout = word_dropout
         first, *rest = [*hidden, h_dim]
         self.words = nn.Embedding(vocab_size, first)
         nn.init.normal_(self.words.weight, std=first**-0.5)
@@ -138,7 +134,8 @@ class TopicEncoder(nn.Module):
         word_dropout: float = 1.0,
     ) -> None:
         super().__init__()
-        self.word_dropout = _check_dropout(word_dropout)
+        all_settings(word_dropout=word_dropout)
+        self.word_dropout = word_dropout
         self.norm = BatchNorm(num_topics) if batch_norm else nn.Identity()
         self.stack = Stack([num_topics, *hidden], batch_norm=batch_norm, residual=residual)
         self.head = nn.Linear([num_topics, *hidden][-1], h_dim)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,11 @@ from tqdm import tqdm
 
 from pyro_prme.batch import Batch
 from pyro_prme.build import MODELS, PRESETS, build
+from pyro_prme.checks import SETTINGS, choice, refusal, whole
 from pyro_prme.fitted import FittedTopicModel
 from pyro_prme.posterior import Posterior, default_dtype
-from pyro_prme.train import Trainer
+from pyro_prme.starts import STARTS
+from pyro_prme.train import MODES, Trainer
 
 __all__ = ["PRMETopicModel"]
 
@@ -114,6 +115,7 @@ class PRMETopicModel(FittedTopicModel):
 
     def fit(self, X: Any, y: Any = None) -> PRMETopicModel:
         """Fits the model to documents (N, D); those without words are left out."""
+        self._check_settings()
         counts = self._with_words(self._counts(X, reset=True))
         self._begin(counts, counts.shape[0], self.mode)
         with self._settings(), tqdm(total=self.max_iter, disable=not self.verbose, unit="epoch") as bar:
@@ -136,6 +138,8 @@ class PRMETopicModel(FittedTopicModel):
         stands for as many documents as `fit` had.
         """
         first = not hasattr(self, "posterior_")
+        if first:
+            self._check_settings()
         counts = self._with_words(self._counts(X, reset=first))
         stream = self.total_samples if first else self.model_.num_documents
         if counts.shape[0] > stream:
@@ -175,27 +179,49 @@ class PRMETopicModel(FittedTopicModel):
 
     def _begin(self, counts: sparse.csr_matrix, num_documents: int, mode: str) -> None:
         """Builds model, guide, trainer and posterior."""
-        for name, least in {"n_components": 2, "max_iter": 1, "batch_size": 1, "total_samples": 1}.items():
-            if not isinstance(value := getattr(self, name), Integral) or value < least:
-                raise ValueError(f"{name} is {value!r}: it must be a whole number of at least {least}.")
         if self.n_components > counts.shape[0]:
             raise ValueError(
                 f"There are more topics, n_components={self.n_components}, than documents with words, "
                 f"n_samples={counts.shape[0]}."
             )
-        words = int((counts.getnnz(axis=0) > 0).sum())
+        words = len(np.unique(counts.indices))
         if self.n_components > words:
             raise ValueError(
                 f"There are more topics, n_components={self.n_components}, than distinct words in X, of "
                 f"n_features={counts.shape[1]}: {words}."
             )
-        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._seed = int(self._generator().randint(2**31 - 1))
         self._built = (self.n_components, counts.shape[1], num_documents), self._settings_of(build)
         self._paused: dict[str, Any] | None = None
         with self._settings():
             self.model_, self.guide_ = self._build()
             self.trainer_ = self._trainer(counts, mode, start=self.start)
         self._read()
+
+    def _check_settings(self) -> None:
+        """Refuses every setting of a wrong type or range, with its name and what it may be."""
+        whole("n_components", self.n_components, 2)
+        for name in ("max_iter", "total_samples"):
+            whole(name, getattr(self, name))
+        known: dict[str, Iterable[str]] = {"model": MODELS, "preset": PRESETS, "mode": MODES, "start": STARTS}
+        for name, names in known.items():
+            choice(name, getattr(self, name), names)
+        for name in self.get_params(deep=False).keys() & SETTINGS.keys():
+            value = getattr(self, name)
+            if value is not None or name in ("alpha", "batch_size"):  # None: the preset's
+                SETTINGS[name](name, value)
+        if not isinstance(self.verbose, bool):
+            whole("verbose", self.verbose, 0)
+        if self.callback is not None and not callable(self.callback):
+            raise refusal("callback", self.callback, "a function of the trainer and a record, or None")
+        self._generator()
+
+    def _generator(self) -> np.random.RandomState:
+        try:
+            return check_random_state(self.random_state)
+        except ValueError:
+            allowed = "a whole number from 0 to 4294967295, a numpy.random.RandomState or None"
+            raise refusal("random_state", self.random_state, allowed) from None
 
     def _build(self) -> tuple[Any, Any]:
         sizes, settings = self._built
@@ -214,10 +240,6 @@ class PRMETopicModel(FittedTopicModel):
 
     def _settings_of(self, target: Callable) -> dict[str, Any]:
         """The settings of the preset, and over them those given here, that `target` takes."""
-        if self.preset not in PRESETS:
-            raise ValueError(f"preset is {self.preset!r}: choose one of {', '.join(PRESETS)}.")
-        if self.model not in MODELS:
-            raise ValueError(f"model is {self.model!r}: choose one of {', '.join(MODELS)}.")
         given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
         known = inspect.signature(target).parameters
         named = known.keys() - {"model"} if target is Trainer else known.keys()

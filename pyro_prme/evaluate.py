@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from pyro_prme.checks import whole
 from pyro_prme.corpus import Corpus
 
 __all__ = ["completion_perplexity", "log_predictive", "npmi_coherence", "topic_diversity"]
@@ -94,8 +95,7 @@ def npmi_coherence(topics: Any, corpus: Corpus, top: int = 10) -> np.ndarray:
     Returns:
         Shape (K,), between -1 and 1; take the mean for one number.
     """
-    if top < 2:
-        raise ValueError(f"top is {top}, and coherence needs at least two words of each topic")
+    whole("top", top, 2)
     tops = _ids_of_words(topics, corpus, top) if _are_words(topics) else _top_ids(topics, top, corpus.vocab_size)
     words, place = np.unique(tops, return_inverse=True)
     seen = (corpus.counts[:, words] > 0).astype(np.int64)
@@ -167,8 +167,7 @@ def _top_ids(topic_word: Any, top: int, vocab_size: int | None) -> np.ndarray:
         raise ValueError(
             f"topic_word has {weights.shape[1]} columns and the corpus {vocab_size} words: they must agree"
         )
-    if not 1 <= top <= weights.shape[1]:
-        raise ValueError(f"top is {top}, and must be between 1 and the number of words, {weights.shape[1]}")
+    whole("top", top, 1, weights.shape[1])
     return np.argsort(-weights, axis=1, kind="stable")[:, :top]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import xarray as xr
 
+from pyro_prme.checks import whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.draws import Factors, draw_words, posterior_factors, prior_draws
 from pyro_prme.evaluate import log_predictive
@@ -174,8 +175,7 @@ def _check(
         kinds = f"{type(posterior).__name__} and {type(corpus).__name__}"
         raise ValueError(f"posterior and corpus are {kinds}: give a Posterior of a fitted model and a Corpus.")
     for name, value in {"draws": draws, "num_words": num_words}.items():
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name} is {value!r}: give a whole number of at least 1.")
+        whole(name, value)
     unknown = [name for name in variables if name not in VARIABLES]
     if unknown or isinstance(variables, str) or not variables:
         raise ValueError(f"variables is {variables!r}: give a list of some of {', '.join(VARIABLES)}.")

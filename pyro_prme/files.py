@@ -7,6 +7,8 @@ import gzip
 import io
 import os
 import re
+import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,28 +16,84 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["compressed_npz", "first_bad_word", "open_npz", "read_bytes", "read_text_lines", "read_words", "write_whole"]
+from pyro_prme.checks import refusal
 
+__all__ = [
+    "compressed_npz",
+    "first_bad_word",
+    "need_path",
+    "open_npz",
+    "printable",
+    "read_bytes",
+    "read_text_lines",
+    "read_words",
+    "write_whole",
+]
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but tabs and line ends
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff]")
+
+
+def printable(text: str) -> str:
+    r"""The text with every control character spelled out, as ``\x1b``: what a file or its name says to a terminal.
+
+    Tabs and line ends stay, and so do all letters. Halves of surrogate pairs, as in names of files that are not in
+    UTF-8, are spelled out too, since they cannot be written.
+    """
+    return _CONTROLS.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
+def need_path(path: str | Path) -> None:
+    """Refuses a path at which there is no file or folder."""
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path") from None
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked if it is gzip; anything wrong with the file is a ``ValueError``."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ValueError("it is a folder, a pipe or a device, and no file")
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"{path} cannot be read ({reason}): check the path") from None
+        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path") from None
     if path.suffix == ".gz" or data[:2] == b"\x1f\x8b":
+        most = _unpacked_limit(len(data))
         try:
-            data = gzip.decompress(data)
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+                data = packed.read(most + 1)
         except EOFError:
             raise ValueError(f"{path} is cut short: its gzip stream ends early, so fetch or write it again") from None
         except (OSError, zlib.error) as error:
             raise ValueError(f"{path} is not a good gzip file ({error}): fetch or write it again") from None
+        if len(data) > most:
+            raise ValueError(_too_large(path, most))
     if not data.strip():
         raise ValueError(f"{path} is empty: it should hold at least one document or word")
     return data
+
+
+def _unpacked_limit(packed: int) -> int:
+    """Bytes that a packed file of a size may unpack to: 32 MiB, or 10 times its size, unless PRME_MAX_MIB says more."""
+    own = os.environ.get("PRME_MAX_MIB")
+    if own is None:
+        return max(32 << 20, 10 * packed)
+    if not own.isdecimal() or int(own) < 1:
+        raise refusal("PRME_MAX_MIB", own, "a whole number of MiB of at least 1")
+    return int(own) << 20
+
+
+def _too_large(path: str | Path, most: int) -> str:
+    return (
+        f"{path} unpacks to more than {most >> 20} MiB, which is more than 32 MiB and 10 times its size: if you trust "
+        "it, set PRME_MAX_MIB in the environment to as many MiB as it may have"
+    )
 
 
 def read_text_lines(path: Path) -> list[str]:
@@ -81,6 +139,14 @@ def first_bad_word(words: Sequence[str], *, may_repeat: bool = False) -> tuple[i
 
 def open_npz(data: bytes, where: str | Path) -> dict[str, np.ndarray]:
     """All arrays of an npz file, without pickles."""
+    most = _unpacked_limit(len(data))
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as members:
+            size = sum(member.file_size for member in members.infolist())
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError, struct.error) as error:
+        raise ValueError(f"{where} is not a good npz file ({error}): fetch or write it again") from None
+    if size > most:
+        raise ValueError(_too_large(where, most))
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             if not isinstance(archive, np.lib.npyio.NpzFile):
@@ -112,21 +178,46 @@ def compressed_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
 def write_whole(contents: Mapping[Path, bytes]) -> None:
     """Write each file (gzipped if its name ends in ``.gz``), all whole, or leave what was there.
 
-    Every content goes to a temporary file in its own folder; the files take their names once all are on the disk.
+    Every content goes to a temporary file in its own folder; the files take their names once all are on the disk. A
+    link stays, and the file that it points to is written. A terminal, a pipe or another device for characters, such as
+    ``/dev/null``, stays too, and the content is sent to it, before any file takes its name. Disks and sockets are
+    refused.
     """
-    temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in contents}
+    path, temporary, places = Path(), dict[Path, Path](), dict[Path, Path]()
     try:
+        for path in contents:
+            if not _is_stream(path):
+                places[path] = Path(os.path.realpath(path))
+                temporary[path] = places[path].with_name(f".{places[path].name}.{os.getpid()}.tmp")
         for path, data in contents.items():
+            packed = gzip.compress(data, compresslevel=6, mtime=0) if path.suffix == ".gz" else data
+            if path not in temporary:
+                with open(os.open(path, os.O_WRONLY), "wb") as stream:
+                    stream.write(packed)
+                continue
             with open(temporary[path], "wb") as file:
-                file.write(gzip.compress(data, compresslevel=6, mtime=0) if path.suffix == ".gz" else data)
+                file.write(packed)
                 file.flush()
                 os.fsync(file.fileno())
-        for path in contents:
-            os.replace(temporary[path], path)
+        for path, place in places.items():
+            os.replace(temporary[path], place)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"{path} cannot be written ({reason}): check the folder and the space on the disk") from None
+        why = f"cannot be written ({_reason(error)}): check the folder and the space on the disk"
+        raise ValueError(f"{path} {why}") from None
     finally:
         for leftover in temporary.values():
             with contextlib.suppress(OSError, ValueError):
                 leftover.unlink()
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether the path is of a terminal, a pipe or the like, which is written to as it is; a ``ValueError`` if not."""
+    try:
+        kind = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(kind):
+        raise ValueError("it is a folder")
+    if stat.S_ISBLK(kind) or stat.S_ISSOCK(kind):
+        raise ValueError("it is a disk or a socket, and no file")
+    return not stat.S_ISREG(kind)

@@ -12,25 +12,34 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pyro_prme.corpus import Corpus
+from pyro_prme.counts import LARGEST_COUNT, refuse_other_things, refuse_unsound, sound_csr
 from pyro_prme.posterior import Posterior
 
 __all__ = ["FittedTopicModel", "whole_counts"]
 
 
 def whole_counts(X: Any) -> sparse.csr_matrix:
-    """Canonical float64 counts (N, D); anything but whole numbers of zero or more is refused."""
-    counts = sparse.csr_matrix(X, dtype=np.float64, copy=True)
-    values = counts.data
-    good = (values >= 0) & (values == np.floor(values)) & np.isfinite(values)
-    if not good.all():
-        entry = int(np.argmin(good))
-        n, d = int(np.searchsorted(counts.indptr, entry, side="right")) - 1, int(counts.indices[entry])
-        value = "NaN" if np.isnan(values[entry]) else f"{values[entry]:g}"
-        kind = "Negative values in data" if values[entry] < 0 else "X is not a matrix of counts"
-        raise ValueError(f"{kind}: document {n} has {value} for word {d}, and counts are whole numbers of at least 0.")
+    """Canonical float64 counts (N, D); anything but whole numbers from 0 to 2147483647 is refused."""
+    counts = sound_csr(X, np.float64, copy=True)
+    _refuse_bad_counts(counts)
     counts.sum_duplicates()
     counts.eliminate_zeros()
+    _refuse_bad_counts(counts)
     return counts
+
+
+def _refuse_bad_counts(counts: sparse.csr_matrix) -> None:
+    values = counts.data
+    good = (values >= 0) & (values == np.floor(values)) & (values <= LARGEST_COUNT)
+    if good.all():
+        return
+    entry = int(np.argmin(good))
+    n, d = int(np.searchsorted(counts.indptr, entry, side="right")) - 1, int(counts.indices[entry])
+    value = "NaN" if np.isnan(values[entry]) else f"{values[entry]:g}"
+    kind = "Negative values in data" if values[entry] < 0 else "X is not a matrix of counts"
+    raise ValueError(
+        f"{kind}: document {n} has {value} for word {d}, and counts are whole numbers from 0 to {LARGEST_COUNT}."
+    )
 
 
 class FittedTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -120,10 +129,19 @@ class FittedTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _counts(self, X: Any, *, reset: bool) -> sparse.csr_matrix:
         """X as checked counts; sets or checks the number and names of the words."""
         if not isinstance(X, Corpus):
-            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
+            refuse_other_things(X)
+            if sparse.issparse(X):
+                refuse_unsound(X)  # before scikit-learn converts it
+            if reset:
+                self._of_corpus = False
+            with warnings.catch_warnings():
+                if getattr(self, "_of_corpus", False):  # `corpus.counts` after a fit to the corpus has its words
+                    warnings.filterwarnings("ignore", "X does not have valid feature names")
+                X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False)
             return self._whole(X)
         names = np.array(X.vocabulary, dtype=object)
         if reset:
+            self._of_corpus = True
             self.n_features_in_, self.feature_names_in_ = X.vocab_size, names
         elif X.vocab_size != self.n_features_in_ or not np.array_equal(
             names, getattr(self, "feature_names_in_", names)

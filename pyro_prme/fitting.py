@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,25 @@ import pyro
 import torch
 from tqdm import tqdm
 
+from pyro_prme.build import MODELS, PRESETS
+from pyro_prme.checks import SETTINGS, choice, refusal, share_or_number, whole
 from pyro_prme.corpus import Corpus
-from pyro_prme.files import read_words
+from pyro_prme.files import need_path, read_words
+from pyro_prme.locks import one_writer
 from pyro_prme.posterior import Posterior, default_dtype
-from pyro_prme.readers import load_corpus
+from pyro_prme.readers import NAMES, load_corpus
 from pyro_prme.runs import SavedRun, Settings, save_run
 from pyro_prme.splits import TokenSplit
-from pyro_prme.train import Trainer
+from pyro_prme.train import MODES, Trainer
 
 __all__ = [
     "FIT_DEFAULTS",
+    "check_options",
+    "check_paths",
     "correlation_kind",
     "fit_in_folder",
     "known_words",
+    "option_of",
     "prepared",
     "same_settings",
     "session",
@@ -64,6 +70,7 @@ def fit_in_folder(
 ) -> Posterior:
     """Trains until `epochs` are done, with checkpoints in between and a last one that has the topic correlations.
 
+    A checkpoint is written after each epoch, unless checkpoints would then take more than a tenth of the time.
     Each record of the history gets "topics_in_use" and, with a split, "perplexity". The bar is on standard error, and
     absent if that is no terminal.
 
@@ -74,7 +81,16 @@ def fit_in_folder(
         corpus: that of the trainer.
         epochs: in all, those done before included.
         split: words to score, of documents that are not in the corpus.
+
+    No other process may write the folder meanwhile.
     """
+    with one_writer(folder):
+        return _fit(folder, trainer, settings, corpus, epochs, split)
+
+
+def _fit(
+    folder: Path, trainer: Trainer, settings: Settings, corpus: Corpus, epochs: int, split: TokenSplit | None
+) -> Posterior:
     posterior = Posterior(trainer.model, trainer.guide, vocabulary=corpus.vocabulary)  # type: ignore[arg-type]
     saved, cost = float("-inf"), 0.0
     done = len(trainer.history)
@@ -96,7 +112,7 @@ def fit_in_folder(
                 saved = time.monotonic()
                 cost = saved - begin
 
-        trainer.fit(epochs - done, after_epoch)
+        trainer.fit(max(0, epochs - done), after_epoch)
     correlations = posterior.topic_correlations(corpus, kind=correlation_kind(posterior)).values
     save_run(folder, trainer, settings, corpus.vocabulary, {"topic_correlations": correlations})
     return posterior
@@ -107,6 +123,52 @@ def correlation_kind(posterior: Posterior) -> str:
     return "function" if "f" in posterior.guide.rules else "posterior"
 
 
+def option_of(name: str) -> str:
+    """The option of the command for a setting."""
+    return "--topics" if name == "num_topics" else f"--{name.replace('_', '-')}"
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """Refuses options of a wrong type or range by their names; None is an option that was not given."""
+    known: dict[str, Iterable[str]] = {"model": MODELS, "preset": PRESETS, "mode": MODES}
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name in known:
+            choice(option_of(name), value, known[name])
+        elif name in SETTINGS or name == "epochs":
+            SETTINGS.get(name, whole)(option_of(name), value)
+        elif name in ("min_df", "max_df"):
+            share_or_number(option_of(name), _number(value, name))
+
+
+def check_paths(corpus: str, vocab: Path | None, asked: Mapping[str, Any]) -> None:
+    """Refuses, before anything long begins, paths at which there is nothing.
+
+    Args:
+        corpus: a path, or the name of a corpus.
+        vocab: a path, if given.
+        asked: with "stop_words", a path or "english", and "held_out", a path, the name of a corpus or a number.
+    """
+    if corpus not in NAMES:
+        need_path(corpus)
+    if vocab is not None:
+        need_path(vocab)
+    if asked.get("stop_words", "english") != "english":
+        need_path(asked["stop_words"])
+    held_out = asked.get("held_out", "0")
+    if held_out not in NAMES and not _is_number(held_out):
+        need_path(held_out)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def same_settings(saved: Settings, given: dict[str, Any]) -> Settings:
     """The settings of a run, which options given again must not contradict; only the epochs may change."""
     if "fit" not in saved:
@@ -114,8 +176,9 @@ def same_settings(saved: Settings, given: dict[str, Any]) -> Settings:
     parts = saved["build"] | saved["trainer"] | saved["fit"]
     for name, value in given.items():
         if name != "epochs" and value is not None and parts[name] != value:
-            option = {"num_topics": "topics"}.get(name, name.replace("_", "-"))
-            raise ValueError(f"The run has --{option} {parts[name]}, not {value}: leave the option out to resume it.")
+            raise ValueError(
+                f"The run has {option_of(name)} {parts[name]}, not {value}: leave the option out to resume it."
+            )
     return saved | {"fit": saved["fit"] | {"epochs": given.get("epochs", parts["epochs"])}}
 
 
@@ -129,14 +192,12 @@ def prepared(corpus: Corpus, settings: Settings, vocab: Path | None) -> tuple[Co
     held_out = chosen["held_out"]
     if held_out is None:
         return restricted, None
-    try:
-        fraction = float(held_out)
-    except ValueError:
+    if not _is_number(held_out):
         test = load_corpus(held_out, vocab=vocab)
         if vocab is None and _has_no_words(test):
             test = load_corpus(held_out, vocab=corpus.vocabulary)
         return restricted, test.align(restricted.vocabulary)[0]
-    return restricted.split(fraction, settings["build"]["seed"])
+    return restricted.split(float(held_out), settings["build"]["seed"])
 
 
 def known_words(saved: SavedRun, source: str, vocab: Path | None) -> tuple[Corpus, int]:
@@ -165,5 +226,5 @@ def _number(text: str, name: str) -> float:
     try:
         return int(text) if text.isdecimal() else float(text)
     except ValueError:
-        option = name.replace("_", "-")
-        raise ValueError(f"--{option} is {text!r}: give a whole number such as 5, or a share such as 0.01.") from None
+        allowed = "a whole number of documents, such as 5, or a share of them from 0.0 to 1.0"
+        raise refusal(option_of(name), text, allowed) from None

@@ -16,7 +16,7 @@ __all__ = ["ldac_bytes", "mtx_bytes", "parse_ldac", "parse_mtx", "parse_uci", "u
 
 _BLOCK = 1 << 23  # bytes of text parsed at a time
 _LARGEST = np.iinfo(np.int32).max
-_UNNAMED = 10_000_000  # more words without a vocabulary, or more empty documents, than this are a broken file
+_UNNAMED = 1_000_000  # more words without a vocabulary, or more empty documents, than this are a broken file
 _SPACES = b" \t\r\n"
 _COLON, _NEWLINE = ord(":"), ord("\n")
 _COLONS_TO_SPACES = bytes.maketrans(b":", b" ")
@@ -67,6 +67,7 @@ def parse_ldac(text: bytes, where: Path, vocab_size: int | None) -> scipy.sparse
         vocab_size = int(columns.max(initial=0)) + 1
         _refuse_size(where, "words", vocab_size, 0)
     indptr = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+    _refuse_size(where, "documents", indptr.size - 1, columns.size)
     return scipy.sparse.csr_array((np.concatenate(counts), columns, indptr), shape=(indptr.size - 1, vocab_size))
 
 
@@ -232,4 +233,8 @@ def _refuse(wrong: np.ndarray, block: _Numbers, reason: str) -> None:
 def _refuse_size(where: str | Path, what: str, size: int, known: int) -> None:
     """A ``ValueError`` for a size that would fill the memory and that nothing in the file bears out."""
     if size > max(_UNNAMED, known):
-        raise ValueError(f"{where}: there cannot be {size} {what} with so few entries; check the file")
+        least = max(_UNNAMED, known)
+        raise ValueError(
+            f"{where}: there cannot be {size} {what} here, more than {least}: check the file; more words need a "
+            "vocabulary, and more documents as many entries"
+        )

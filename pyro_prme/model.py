@@ -9,7 +9,6 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import pyro
@@ -20,28 +19,15 @@ from pyro.nn import PyroModule
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
+from pyro_prme.checks import all_settings
 from pyro_prme.distributions import TopicAssignment, WordGivenTopic
 from pyro_prme.networks import Decoder, RandomFunction
 from pyro_prme.prototype import eval_mode
 from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
 
-__all__ = ["DILN", "HDP", "PRME", "ShapePRME", "check_positive", "check_whole"]
+__all__ = ["DILN", "HDP", "PRME", "ShapePRME"]
 
 _names = (f"prme_{i}" for i in itertools.count())
-
-
-def check_whole(**sizes: Any) -> None:
-    """Refuses sizes that are no whole numbers."""
-    for key, value in sizes.items():
-        if not isinstance(value, Integral):
-            raise ValueError(f"{key} is {value!r}: it must be a whole number.")
-
-
-def check_positive(**numbers: Any) -> None:
-    """Refuses what is no positive number."""
-    for key, value in numbers.items():
-        if not (isinstance(value, Real | Tensor) and 0 < float(value) < math.inf):
-            raise ValueError(f"{key} is {value!r}: it must be a positive number.")
 
 
 class PRME(PyroModule):
@@ -98,19 +84,13 @@ class PRME(PyroModule):
         name: str | None = None,
     ) -> None:
         super().__init__(name or next(_names))
-        sizes = dict(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents)
-        check_whole(**sizes, h_dim=h_dim, ell_dim=ell_dim)
-        if num_topics < 2 or vocab_size < 1 or num_documents < 1:
-            raise ValueError(
-                f"num_topics is {num_topics}, vocab_size {vocab_size}, num_documents {num_documents}: a model needs at "
-                "least two topics, one word and one document."
-            )
-        if h_dim < 1 or ell_dim < 1:
-            raise ValueError(f"h_dim is {h_dim} and ell_dim {ell_dim}: embeddings have at least one dimension.")
-        check_positive(alpha=alpha, beta=beta, gamma0=gamma0, h_scale=h_scale, ell_scale=ell_scale)
+        all_settings(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents)
+        all_settings(alpha=alpha, beta=beta, gamma0=gamma0)
+        all_settings(h_dim=h_dim, ell_dim=ell_dim, h_scale=h_scale, ell_scale=ell_scale)
         self.num_topics, self.vocab_size, self.num_documents = num_topics, vocab_size, num_documents
-        self.alpha, self.beta, self.gamma0 = alpha, beta, gamma0
-        self.h_dim, self.ell_dim, self.h_scale, self.ell_scale = h_dim, ell_dim, h_scale, ell_scale
+        self.alpha, self.beta, self.gamma0 = map(_torch_number, (alpha, beta, gamma0))
+        self.h_dim, self.ell_dim = h_dim, ell_dim
+        self.h_scale, self.ell_scale = map(_torch_number, (h_scale, ell_scale))
         self.decoder = self.default_decoder() if decoder is None else decoder
 
     def default_decoder(self) -> nn.Module:
@@ -231,6 +211,11 @@ class PRME(PyroModule):
             )
 
 
+def _torch_number(value: float | Tensor) -> float | Tensor:
+    """A tensor as it is, and any other number (numpy's, say) as the float that torch's distributions take."""
+    return value if isinstance(value, Tensor) else float(value)
+
+
 class ShapePRME(PRME):
     r"""PRME with the random function in the shape of the loadings, where it can raise a topic and not only suppress it.
 
@@ -243,6 +228,8 @@ class ShapePRME(PRME):
     which matters most when few of its words are known (`benchmarks/paper/NOTES.md`). Shapes sum to beta whatever f is,
     so that row sums stay finite. f has no variance: ln Gamma of a random shape has no mean in closed form.
     """
+
+    roles: ClassVar[Mapping[str, str]] = {"sticks": "V", "places": "ell", "embedding": "h"}
 
     def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
         """f_nk = mu_f(h_n, ell_k), shape (B, K)."""

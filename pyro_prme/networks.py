@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from pyro_prme.checks import all_settings, flag, refusal
 from pyro_prme.kernels.buffers import Buffers
 from pyro_prme.kernels.decoder import over_pairs
 
@@ -88,8 +89,7 @@ class RandomFunction(nn.Module):
 
     def __init__(self, num_topics: int, max_mean: float, max_variance: float) -> None:
         super().__init__()
-        if max_mean <= 0 or max_variance <= 0:
-            raise ValueError(f"max_mean is {max_mean} and max_variance {max_variance}: both bounds must be positive.")
+        all_settings(max_mean=max_mean, max_variance=max_variance)
         self.max_mean, self.max_variance = max_mean, max_variance
         self.register_buffer("running_mean", torch.zeros(num_topics))
         self.momentum = 0.1
@@ -202,7 +202,8 @@ class LinearDecoder(RandomFunction):
 def check_depth(depth: int, residual: bool) -> None:
     """Refuses depths that the paper's Table 3 does not have."""
     if depth not in _DEPTHS:
-        raise ValueError(f"depth is {depth}: the paper's networks have {', '.join(map(str, _DEPTHS))} layers.")
+        raise refusal("depth", depth, f"one of {', '.join(map(str, _DEPTHS))}, as in the paper's networks")
+    flag("residual", residual)
     if residual and depth == 2:
         raise ValueError("A network of depth 2 has no residual form: choose depth 4, 6 or 8, or residual=False.")
 

@@ -15,7 +15,9 @@ import xarray as xr
 from torch import Tensor
 
 from pyro_prme.batch import Batch
+from pyro_prme.checks import choice, whole
 from pyro_prme.corpus import Corpus
+from pyro_prme.counts import refuse_other_things
 from pyro_prme.evaluate import completion_perplexity
 from pyro_prme.expectations import expected
 from pyro_prme.guide import ClosedFormGuide
@@ -52,7 +54,7 @@ class Posterior:
     def __init__(
         self, model: PRME, guide: ClosedFormGuide, *, vocabulary: Iterable[str] | None = None, batch_size: int = 500
     ) -> None:
-        self.model, self.guide, self.batch_size = model, guide, batch_size
+        self.model, self.guide, self.batch_size = model, guide, whole("batch_size", batch_size)
         self.vocabulary = None if vocabulary is None else tuple(str(word) for word in vocabulary)
         if self.vocabulary is not None and len(self.vocabulary) != model.vocab_size:
             raise ValueError(
@@ -67,6 +69,7 @@ class Posterior:
         topics = self._labelled(gamma / gamma.sum(1, keepdims=True), "topic", "word")
         if n is None:
             return topics
+        whole("n", n)
         return topics.isel(topic=np.argsort(-self.usage().values, kind="stable")[:n])
 
     def top_words(self, n: int = 10, by: str = "probability") -> pd.DataFrame:
@@ -76,8 +79,8 @@ class Posterior:
             n: number of words.
             by: "probability", "lift" or "frex", see `words_of_topics`. Lift favours rare words.
         """
-        if by not in RANKINGS:
-            raise ValueError(f"by is {by!r}: choose one of {', '.join(RANKINGS)}.")
+        choice("by", by, RANKINGS)
+        whole("n", n)
         topics = self.topics()
         scores = RANKINGS[by](topics.values, self.usage().values)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
@@ -113,6 +116,7 @@ class Posterior:
         topics = self.topics()
         distance = self._labelled(hellinger(topics.values, topics.values[self._topic(k)]), "topic")
         others = distance.drop_sel(topic=k)
+        whole("n", n)
         return others.isel(topic=np.argsort(others.values, kind="stable")[:n])
 
     def topic_embeddings(self) -> xr.DataArray:
@@ -146,6 +150,7 @@ class Posterior:
 
     def representative_documents(self, k: int, n: int, documents: Corpus | Any) -> xr.DataArray:
         """The n documents with the largest proportion of topic k, dims (document,), largest first."""
+        whole("n", n)
         share = self.proportions(documents).isel(topic=self._topic(k))
         return share.isel(document=np.argsort(-share.values, kind="stable")[:n])
 
@@ -173,11 +178,21 @@ class Posterior:
 
     # Scores.
 
-    def perplexity(self, split: TokenSplit) -> float:
+    def perplexity(self, split: TokenSplit | Corpus) -> float:
         """Document-completion perplexity: `evaluate.completion_perplexity` of the split's held-out words.
 
         Proportions are those of the observed words, E Z / sum E Z; topics are E theta.
+
+        Args:
+            split: observed and held-out words of documents that the model has not seen, as `Corpus.split_tokens` makes
+                them. A corpus is split so: 90% observed, seed 0.
         """
+        if isinstance(split, Corpus):
+            split = split.split_tokens()
+        if not (hasattr(split, "observed") and hasattr(split, "held_out")):
+            raise ValueError(
+                f"The split is a {type(split).__name__}: give corpus.split_tokens(observed, seed), or the corpus."
+            )
         self._corpus(split.held_out)
         return completion_perplexity(self.proportions(split.observed).values, self.topics().values, split.held_out)
 
@@ -196,9 +211,7 @@ class Posterior:
             raise ValueError(f"{type(self.model).__name__} has no {site}: {what} needs a model with a random function.")
 
     def _topic(self, k: int) -> int:
-        if not 0 <= k < self.model.num_topics:
-            raise ValueError(f"There is no topic {k}: topics run from 0 to {self.model.num_topics - 1}.")
-        return k
+        return whole("The number of a topic", k, 0, self.model.num_topics - 1)
 
     def _labelled(self, values: np.ndarray, *dims: str) -> xr.DataArray:
         words = range(self.model.vocab_size) if self.vocabulary is None else self.vocabulary
@@ -207,6 +220,8 @@ class Posterior:
 
     def _corpus(self, documents: Corpus | Any) -> Corpus:
         """The documents as a corpus of the model's vocabulary."""
+        if not isinstance(documents, Corpus):
+            refuse_other_things(documents)
         counts = documents.counts if isinstance(documents, Corpus) else documents
         shape = np.shape(counts) if not scipy.sparse.issparse(counts) else counts.shape
         if len(shape) == 2 and shape[1] != self.model.vocab_size:
@@ -227,7 +242,7 @@ class Posterior:
             size = part.shape[0]
             if not part.nnz:
                 part = scipy.sparse.vstack([part, np.eye(1, counts.shape[1], dtype=part.dtype)], format="csr")
-            batch = Batch.from_csr(part)
+            batch = Batch.of_rows(part)
             yield size, Batch(batch.documents % self.model.num_documents, batch.indptr, batch.word, batch.count)
 
     def _ask(self, documents: Corpus | Any, read: Callable[[Run], Tensor], dim: str = "topic") -> xr.DataArray:
@@ -248,8 +263,7 @@ class Posterior:
 
     def _values(self, documents: Corpus | Any, kind: str, what: str) -> np.ndarray:
         """What correlations are taken of, shape (N, K)."""
-        if kind not in _KINDS:
-            raise ValueError(f"kind is {kind!r}: choose 'function' or 'posterior'.")
+        choice("kind", kind, _KINDS)
         if kind == "function" and "f" not in self.guide.rules:
             raise ValueError(f"{type(self.model).__name__} has no random function: ask {what} for kind='posterior'.")
         values = self.random_function(documents) if kind == "function" else self.proportions(documents)

@@ -11,10 +11,10 @@ import numpy as np
 
 from pyro_prme.corpus import Corpus
 from pyro_prme.counts import counts_arrays, counts_from_arrays
-from pyro_prme.files import compressed_npz, open_npz, read_bytes, read_text_lines, read_words, write_whole
+from pyro_prme.files import compressed_npz, need_path, open_npz, read_bytes, read_text_lines, read_words, write_whole
 from pyro_prme.formats import ldac_bytes, mtx_bytes, parse_ldac, parse_mtx, parse_uci, uci_bytes
 
-__all__ = ["load_corpus", "save_corpus"]
+__all__ = ["NAMES", "load_corpus", "save_corpus"]
 
 Words = tuple[str, ...]
 _SUFFIXES = {".ldac": "ldac", ".dat": "ldac", ".mtx": "mtx", ".npz": "npz", ".h5ad": "h5ad", ".txt": "lines"}
@@ -45,18 +45,29 @@ def load_corpus(
     one the words are their numbers. Document names come from ``train.documents.txt``, or from a ``documents.txt`` with
     as many lines as there are documents.
 
+    What a file may ask for is bounded by its size: a packed file may unpack to 32 MiB, or to 10 times its size if that
+    is more (``PRME_MAX_MIB`` in the environment sets another limit, in MiB); without a vocabulary there are at most a
+    million words; and at most a million documents, or as many as there are entries. Pipes and devices are not read.
+
     Args:
         source: name or path.
         vocab: path of a vocabulary file (one word a line), or the words. A corpus with words of its own is re-indexed
             to these, and other words are dropped.
         format: one of the formats above, if the name does not tell.
     """
+    if not isinstance(source, str | Path):
+        raise ValueError(
+            f"source is a {type(source).__name__}, and must be a path or a name: give texts to Corpus.from_texts, and "
+            "counts to Corpus.from_counts"
+        )
+    if source not in _NAMED:
+        need_path(source)
     words = read_words(Path(vocab)) if isinstance(vocab, str | Path) else None if vocab is None else tuple(vocab)
     if source in _NAMED:
         corpus = _aligned(_NAMED[str(source)](), words)
     else:
         path = Path(source)
-        format = format or _format_of(path)
+        format = _format_of(path) if format is None else format
         if format not in _READERS:
             raise ValueError(f"there is no format {format!r}: use one of {', '.join(_READERS)}")
         corpus = _READERS[format](path, words)
@@ -76,7 +87,7 @@ def save_corpus(corpus: Corpus, path: str | Path, *, format: str | None = None) 
         format: as in ``load_corpus``, if the name does not tell.
     """
     path = Path(path)
-    format = format or _format_of(path)
+    format = _format_of(path) if format is None else format
     if format == "npz":
         arrays = counts_arrays(corpus.counts)
         arrays |= {"vocabulary": np.array(corpus.vocabulary), "names": np.array(corpus.names)}
@@ -172,6 +183,9 @@ def _twenty_newsgroups() -> Corpus:
 
 
 _NAMED: dict[str, Callable[[], Corpus]] = {"kjv": _kjv, "20news": _twenty_newsgroups}
+#: Names of corpora that `load_corpus` knows without a path.
+NAMES = tuple(_NAMED)
+
 _READERS: dict[str, Callable[[Path, Words | None], Corpus]] = {
     "ldac": lambda path, words: _read_counts(path, words, parse_ldac),
     "uci": lambda path, words: _read_counts(path, words, parse_uci),

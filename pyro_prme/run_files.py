@@ -1,11 +1,13 @@
 """The files of a run's folder, written whole and read with suspicion: open this to see what a checkpoint is made of.
 
 ``run.json`` holds settings, history, random state and the name of a ``state-*.safetensors`` beside it, which holds all
-tensors; ``vocabulary.txt`` holds the words. There is no pickle: reading a run made by someone else cannot execute code.
+tensors; ``vocabulary.txt`` holds the words. ``run.json`` has the checksums of the two, so that a file of another run,
+or one with damaged bytes, is noticed. There is no pickle: reading a run made by someone else cannot execute code.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +19,14 @@ import safetensors.torch
 from torch import Tensor
 
 from pyro_prme.files import read_bytes, read_words, write_whole
+from pyro_prme.locks import LOCK, one_writer
 
 __all__ = [
     "FORMAT",
     "check_new",
     "damaged",
     "is_run",
+    "need_files",
     "read_record",
     "read_tensors",
     "read_vocabulary",
@@ -56,23 +60,28 @@ def write_checkpoint(
 
     Whatever happens in between, ``run.json`` names a whole checkpoint.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"{folder} cannot be made ({error.strerror}): check the path.") from None
+    with one_writer(folder):
+        _write(folder, record, tensors, vocabulary)
+
+
+def _write(folder: Path, record: Mapping[str, Any], tensors: Mapping[str, Tensor], vocabulary: Sequence[str]) -> None:
+    if (folder / "run.json").is_symlink() or (folder / "vocabulary.txt").is_symlink():
+        raise ValueError(f"{folder} has links in place of its files: copy the run, and go on with the copy.")
     state = f"state-{1 + max(map(_number, _ours(folder)), default=0)}.safetensors"
-    words = {} if is_run(folder) else {folder / "vocabulary.txt": "".join(f"{word}\n" for word in vocabulary).encode()}
-    named = {"format": FORMAT, "state": state, **record}
+    words = "".join(f"{word}\n" for word in vocabulary).encode()
+    content = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    checksums = {"state": _checksum(content), "vocabulary": _checksum(words)}
+    named = {"format": FORMAT, "state": state, "checksums": checksums, **record}
     write_whole(
         {
-            **words,
-            folder / state: safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()}),
+            **({} if is_run(folder) else {folder / "vocabulary.txt": words}),
+            folder / state: content,
             folder / "run.json": json.dumps(named, indent=1).encode(),
         }
     )
     _sync(folder)
     for file in _ours(folder):
-        if file.name not in ("vocabulary.txt", state):
+        if file.name not in ("vocabulary.txt", state, LOCK):
             with suppress(OSError):
                 file.unlink()
 
@@ -80,6 +89,8 @@ def write_checkpoint(
 def read_record(folder: Path) -> dict[str, Any]:
     """The content of ``run.json``, of this format."""
     if not is_run(folder):
+        if not folder.exists():
+            raise ValueError(f"{folder} is no run: there is no such folder.")
         raise ValueError(f"{folder} is no run: it has no run.json, which the first checkpoint of a fit writes.")
     with damaged(folder):
         record = json.loads(read_bytes(folder / "run.json"))
@@ -95,25 +106,57 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def read_tensors(folder: Path, record: Mapping[str, Any]) -> dict[str, Tensor]:
-    """All tensors of the checkpoint that the record names."""
+def need_files(folder: Path, record: Mapping[str, Any]) -> None:
+    """Refuses a run of which a file is missing."""
     with damaged(folder):
-        name = record["state"]
-        if Path(name).name != name:
-            raise ValueError(f"its file of tensors, {name!r}, lies outside")
+        for name in (_state_name(record), "vocabulary.txt"):
+            if not (folder / name).is_file():
+                raise ValueError(f"its file {name} is missing")
+
+
+def read_tensors(folder: Path, record: Mapping[str, Any]) -> dict[str, Tensor]:
+    """All tensors of the checkpoint that the record names, of which every number is finite."""
+    need_files(folder, record)
+    with damaged(folder):
+        name = _state_name(record)
         try:
-            return safetensors.torch.load_file(folder / name)
+            content = (folder / name).read_bytes()
+            tensors = safetensors.torch.load(content)
         except (OSError, safetensors.SafetensorError) as error:
             raise ValueError(f"{name} cannot be read: {error}") from None
+        _compare(name, content, record, "state")
+        for tensor, values in tensors.items():
+            if values.is_floating_point() and not bool(values.isfinite().all()):
+                raise ValueError(f"{tensor} in {name} has a number that is not finite")
+        return tensors
 
 
 def read_vocabulary(folder: Path, record: Mapping[str, Any]) -> tuple[str, ...]:
     """The words of the run."""
+    need_files(folder, record)
     with damaged(folder):
         vocabulary = read_words(folder / "vocabulary.txt")
         if len(vocabulary) != record["sizes"]["vocab_size"]:
             raise ValueError(f"vocabulary.txt has {len(vocabulary)} words, not {record['sizes']['vocab_size']}")
+        _compare("vocabulary.txt", "".join(f"{word}\n" for word in vocabulary).encode(), record, "vocabulary")
         return vocabulary
+
+
+def _state_name(record: Mapping[str, Any]) -> str:
+    name = record["state"]
+    if Path(name).name != name:
+        raise ValueError(f"its file of tensors, {name!r}, lies outside")
+    return name
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _compare(name: str, content: bytes, record: Mapping[str, Any], part: str) -> None:
+    """Refuses a file that is not the one that was written; a run of version 0.1 has no checksums to tell by."""
+    if "checksums" in record and record["checksums"][part] != _checksum(content):
+        raise ValueError(f"{name} is not the file that was written with this run.json: it was changed, or swapped")
 
 
 @contextmanager
@@ -121,14 +164,15 @@ def damaged(folder: str | Path) -> Iterator[None]:
     """What goes wrong within it is said in one sentence."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{folder} holds no good checkpoint ({' '.join(what.split())[:300]}).") from None
 
 
 def _ours(folder: Path) -> set[Path]:
     """Files of checkpoints, whole or not, that ``run.json`` may or may not name."""
-    patterns = ("state-*.safetensors", ".state-*.tmp", ".run.json.*.tmp", ".vocabulary.txt.*.tmp", "vocabulary.txt")
+    temporary = (".state-*.tmp", ".run.json.*.tmp", ".vocabulary.txt.*.tmp")
+    patterns = (*temporary, "state-*.safetensors", "vocabulary.txt", LOCK)
     return {file for pattern in patterns for file in folder.glob(pattern)}
 
 

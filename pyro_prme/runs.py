@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -18,17 +19,20 @@ from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
 from pyro_prme.build import PRESETS, build
+from pyro_prme.checks import SETTINGS, choice, whole, widths
+from pyro_prme.counts import sound_csr
 from pyro_prme.guide import PRMEGuide
 from pyro_prme.model import PRME
 from pyro_prme.posterior import Posterior, default_dtype
 from pyro_prme.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
 from pyro_prme.train import Trainer
 
-__all__ = ["SavedRun", "load_run", "make_trainer", "resume", "save_run", "settings_of"]
+__all__ = ["SavedRun", "load_run", "make_trainer", "resume", "save_run", "settings_of", "was_fitted_to"]
 
 Settings = dict[str, dict[str, Any]]
 
 _SIZES = ("vocab_size", "num_documents")
+_UNUSED = 10_000_000  # numbers that a network which a model does not use may have
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -69,8 +73,7 @@ def settings_of(preset: str = "default", **given: Any) -> Settings:
     Returns:
         Under "build" and "trainer".
     """
-    if preset not in PRESETS:
-        raise ValueError(f"preset is {preset!r}: choose one of {', '.join(PRESETS)}.")
+    choice("preset", preset, PRESETS)
     chosen = PRESETS[preset] | {name: value for name, value in given.items() if value is not None}
     if "num_topics" not in chosen:
         raise ValueError("num_topics is missing: say how many topics the model may use.")
@@ -86,6 +89,9 @@ def settings_of(preset: str = "default", **given: Any) -> Settings:
     unknown = chosen.keys() - settings["build"].keys() - settings["trainer"].keys()
     if unknown:
         raise ValueError(f"There is no setting {min(unknown)!r}.")
+    for values in settings.values():
+        for name in values.keys() & SETTINGS.keys():
+            SETTINGS[name](name, values[name])
     return settings
 
 
@@ -98,9 +104,9 @@ def make_trainer(counts: sparse.csr_matrix, settings: Settings, *, begin: bool =
         begin: False leaves the start out, for a trainer that will load a state.
     """
     num_topics = settings["build"]["num_topics"]
-    counts = sparse.csr_matrix(counts)
-    for axis, what in ((1, "documents with words"), (0, "distinct words")):
-        number = int((counts.getnnz(axis) > 0).sum())
+    counts = sound_csr(counts)
+    words, documents = len(np.unique(counts.indices)), int(np.count_nonzero(np.diff(counts.indptr)))
+    for number, what in ((documents, "documents with words"), (words, "distinct words")):
         if number < num_topics:
             raise ValueError(f"There are {num_topics} topics and {number} {what}: ask for at most {number} topics.")
     with pyro.settings.context(module_local_params=True):
@@ -154,13 +160,17 @@ def load_run(folder: str | Path) -> SavedRun:
     record = read_record(folder)
     tensors, vocabulary = read_tensors(folder, record), read_vocabulary(folder, record)
     with damaged(folder), default_dtype(_DTYPES[record["dtype"]]), torch.random.fork_rng(devices=[]):
+        _check_sizes(record, tensors)
         with pyro.settings.context(module_local_params=True):
             model, guide = build(**record["sizes"], **record["settings"]["build"])
         guide.plan(_any_batch(model))
         for part, module in (("model", model), ("guide", guide)):
             module.load_state_dict(_checked(module, _under(f"{part}.", tensors), part))
         summary = {name: tensor.numpy() for name, tensor in _under("summary.", tensors).items()}
+        _check_summary(summary, model.num_topics)
         history = [dict(item) for item in record["history"]]
+        if not history:
+            raise ValueError("its history is empty")
         return SavedRun(model, guide, record["settings"], vocabulary, history, summary, str(record["pyro_prme"]))
 
 
@@ -174,6 +184,7 @@ def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[s
     folder = Path(folder)
     record = read_record(folder)
     tensors = read_tensors(folder, record)
+    read_vocabulary(folder, record)
     with damaged(folder):
         same = _fingerprint(counts, vocabulary) == record["corpus"]
         if torch.get_default_dtype() != _DTYPES[record["dtype"]]:
@@ -181,15 +192,24 @@ def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[s
     if not same:
         raise ValueError(f"{folder} was fitted to another corpus: resume it with the documents and words of its start.")
     with damaged(folder):
+        _check_sizes(record, tensors)
         trainer = make_trainer(counts, record["settings"], begin=False)
         modules: dict[str, nn.Module] = {"model": trainer.objective.model, "guide": trainer.guide}
         state: dict[str, Any] = {
             part: _checked(module, _under(f"{part}.", tensors), part) for part, module in modules.items()
         }
         state["optimizers"] = [_with_tensors(i, part, tensors) for i, part in enumerate(record["optimizers"])]
+        for optimizer, part in zip(trainer.optimizers, state["optimizers"], strict=True):
+            _check_optimizer(optimizer, part)
         state["torch_state"] = tensors["torch_state"]
+        torch.Generator().set_state(state["torch_state"])  # refuses what is no random state
         trainer.load_state_dict(state | {name: record[name] for name in ("numpy_state", "steps", "history")})
     return trainer, record["settings"]
+
+
+def was_fitted_to(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> bool:
+    """Whether a run was fitted to just these documents, in this order; a part of them, or more, is not noticed."""
+    return read_record(Path(folder)).get("corpus") == _fingerprint(counts, vocabulary)
 
 
 def _checked(module: nn.Module, tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
@@ -200,7 +220,45 @@ def _checked(module: nn.Module, tensors: dict[str, Tensor], part: str) -> dict[s
         if expected.get(name) != found.get(name):
             file, model = (f"{x[0]} {x[1]}" if x else "absent" for x in (found.get(name), expected.get(name)))
             raise ValueError(f"{name} of the {part} is {file} in the file and {model} in the model")
+    for name, tensor in tensors.items():
+        last = name.rpartition(".")[2]
+        if (last == "gamma" and not bool((tensor > 0).all())) or (last == "running_var" and bool((tensor < 0).any())):
+            raise ValueError(f"{name} of the {part} has a number that is not positive")
     return tensors
+
+
+def _check_sizes(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Refuses settings that ask for more than the file of tensors holds, before anything is built by them."""
+    chosen = record["settings"]["build"]
+    numbers = sum(tensor.numel() for tensor in tensors.values())
+    topics, words = whole("num_topics", chosen["num_topics"], 2), whole("vocab_size", record["sizes"]["vocab_size"])
+    layers = [
+        i * o
+        for name in ("encoder_hidden", "decoder_hidden")
+        for i, o in itertools.pairwise((1, *widths(name, chosen[name])))
+    ]
+    networks = max([topics * whole("embedding_dim", chosen["embedding_dim"]), *layers])
+    if chosen["model"] != "prme":  # a model without networks has settings of some all the same
+        networks = 0 if networks <= _UNUSED else networks
+    largest = max(topics * words, networks)
+    if largest > numbers:
+        raise ValueError(f"its settings ask for {largest} numbers and more, and its file of tensors has {numbers}")
+
+
+def _check_summary(summary: Mapping[str, np.ndarray], num_topics: int) -> None:
+    correlations = summary.get("topic_correlations")
+    if correlations is not None and correlations.shape != (num_topics, num_topics):
+        raise ValueError(f"its correlations have shape {correlations.shape}, and there are {num_topics} topics")
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Refuses the state of an optimizer that has moved other parameters."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, values in state["state"].items():
+        for name, value in values.items():
+            shape = tuple(value.shape) if isinstance(value, Tensor) else ()
+            if shape not in ((), tuple(parameters[number].shape)):
+                raise ValueError(f"{name} of parameter {number} has shape {shape} and not that of the parameter")
 
 
 def _check_continues(folder: Path, record: Mapping[str, Any]) -> None:
@@ -222,7 +280,7 @@ def _check_continues(folder: Path, record: Mapping[str, Any]) -> None:
 
 def _fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
     """A short name of a corpus, to notice another one."""
-    counts = sparse.csr_matrix(counts)
+    counts = sound_csr(counts)
     value = zlib.crc32("\n".join(vocabulary).encode())
     for array in (counts.indptr, counts.indices, counts.data):
         value = zlib.crc32(np.asarray(array, dtype=np.int64).tobytes(), value)
@@ -232,8 +290,8 @@ def _fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
 def _any_batch(model: PRME) -> Batch:
     """A few words in two documents: enough to make a plan."""
     rows, words = np.indices((min(2, model.num_documents), min(8, model.vocab_size))).reshape(2, -1)
-    shape = (model.num_documents, model.vocab_size)
-    return Batch.from_csr(sparse.csr_matrix((np.ones(len(rows)), (rows, words)), shape=shape), np.unique(rows))
+    shape = (rows.max() + 1, model.vocab_size)
+    return Batch.from_csr(sparse.csr_matrix((np.ones(len(rows)), (rows, words)), shape=shape))
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

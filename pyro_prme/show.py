@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -15,10 +16,19 @@ import numpy as np
 import typer
 from typer.core import TyperGroup
 
+from pyro_prme.files import printable
 from pyro_prme.fitting import session
 from pyro_prme.posterior import Posterior
 
-__all__ = ["OneLineErrors", "as_csv", "as_json", "as_table", "topic_lines", "topic_rows"]
+__all__ = ["OneLineErrors", "as_csv", "as_json", "as_table", "csv_cell", "echo", "topic_lines", "topic_rows"]
+
+_UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # what `json` leaves as it is
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # what a cell begins with that a spreadsheet may run, and '
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Prints to standard output or error; control characters, which may come from a foreign file, are spelled out."""
+    typer.echo(printable(text), err=err)
 
 
 class OneLineErrors(TyperGroup):
@@ -32,8 +42,8 @@ class OneLineErrors(TyperGroup):
             code = 130
         except Exception as error:
             if os.environ.get("PRME_TRACEBACK"):
-                traceback.print_exc()
-            typer.echo(f"error: {_sentence(error)}", err=True)
+                echo(traceback.format_exc(), err=True)
+            echo(f"error: {_sentence(error)}", err=True)
             code = getattr(error, "exit_code", 1)
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -88,17 +98,35 @@ def topic_lines(rows: Sequence[Mapping[str, Any]], most: int | None = None) -> l
 
 
 def as_json(value: Any) -> str:
-    """JSON for people and programs."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """JSON for people and programs; control characters are escaped as JSON escapes them."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return _UNPRINTED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def as_csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """CSV with a header, without the last line's end."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return buffer.getvalue().removesuffix("\n")
+    """CSV with a header, without the last line's end; texts go through `csv_cell`."""
+    lines = []
+    for row in (header, *rows):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\r\n").writerow([csv_cell(cell) for cell in row])  # so that \r is quoted too
+        lines.append(line.getvalue().removesuffix("\r\n"))
+    return "\n".join(lines)
+
+
+def csv_cell(cell: Any) -> Any:
+    """A text with an apostrophe before it, if a spreadsheet might take it for a formula; anything else as it is.
+
+    A word or a name of a document may be ``=HYPERLINK(...)``. Texts that begin with =, +, -, @, a tab or a line end,
+    and are not numbers, get the apostrophe, and so do those that begin with one: whoever takes one apostrophe from the
+    front of the cells that have it gets the texts back.
+    """
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def as_table(table: Mapping[str, Any], json: bool, csv: bool) -> str:
@@ -108,5 +136,8 @@ def as_table(table: Mapping[str, Any], json: bool, csv: bool) -> str:
     if csv:
         return as_csv(list(table), [list(table.values())])
     width = max(map(len, table))
-    shown = {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in table.items()}
+    shown = {
+        name: f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())
+        for name, value in table.items()
+    }
     return "\n".join(f"{name:<{width}}  {value}" for name, value in shown.items())

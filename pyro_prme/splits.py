@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse
 
+from pyro_prme.checks import fraction, whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.counts import counts_arrays, counts_from_arrays
 from pyro_prme.files import compressed_npz, open_npz, read_bytes, write_whole
 
-__all__ = ["TokenSplit", "token_split"]
+__all__ = ["ORDINARY_COUNT", "ORDINARY_TOKENS", "TokenSplit", "token_split"]
+
+#: The tokens of larger documents are not shuffled one by one, nor of those with more than `ORDINARY_COUNT` a word.
+ORDINARY_TOKENS = 1_000_000
+ORDINARY_COUNT = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,27 +74,48 @@ class TokenSplit:
 
 def token_split(corpus: Corpus, observed: float, seed: int) -> TokenSplit:
     """See ``Corpus.split_tokens``."""
-    if not 0 < observed < 1:
-        raise ValueError(f"observed is {observed}, and must be a fraction between 0 and 1, such as 0.9")
+    fraction("observed", observed)
+    whole("seed", seed, 0)
     documents = np.flatnonzero(corpus.lengths >= 2)
     if documents.size == 0:
         raise ValueError("no document has two tokens, so none can be split: give longer documents")
     held_out_fraction = round(1 - observed, 12)  # 1 - 0.9 is a little less than 0.1, and would round 1.5 down
     rng = np.random.default_rng(seed)
-    kept, held = [], []
-    for n in documents:
-        entries = slice(*corpus.counts.indptr[n : n + 2])
-        tokens = rng.permutation(np.repeat(corpus.counts.indices[entries], corpus.counts.data[entries]))
-        num_held = max(1, round(held_out_fraction * tokens.size))
-        held.append(tokens[:num_held])
-        kept.append(tokens[num_held:])
+    kept = corpus.counts[documents]
+    held = np.zeros_like(kept.data)
+    for start, end in itertools.pairwise(kept.indptr):
+        counts = kept.data[start:end]
+        tokens = int(counts.sum(dtype=np.int64))
+        num_held = max(1, round(held_out_fraction * tokens))
+        ordinary = tokens <= min(ORDINARY_TOKENS, ORDINARY_COUNT * counts.size)
+        held[start:end] = (_shuffled if ordinary else _drawn)(counts, num_held, rng)
     names = tuple(corpus.names[n] for n in documents)
-    parts = [Corpus(_counted(tokens, corpus.vocab_size), corpus.vocabulary, names) for tokens in (kept, held)]
+    parts = [
+        Corpus(scipy.sparse.csr_array((data, kept.indices, kept.indptr), shape=kept.shape), corpus.vocabulary, names)
+        for data in (kept.data - held, held)
+    ]
     return TokenSplit(parts[0], parts[1], documents)
 
 
-def _counted(documents: list[np.ndarray], vocab_size: int) -> scipy.sparse.coo_array:
-    """Counts of the word ids of each document, shape (documents, vocab_size)."""
-    words = np.concatenate(documents)
-    rows = np.repeat(np.arange(len(documents)), [tokens.size for tokens in documents])
-    return scipy.sparse.coo_array((np.ones(words.size), (rows, words)), shape=(len(documents), vocab_size))
+def _shuffled(counts: np.ndarray, num_held: int, rng: np.random.Generator) -> np.ndarray:
+    """How often each word is among the first `num_held` of a document's shuffled tokens."""
+    tokens = rng.permutation(np.repeat(np.arange(counts.size), counts))
+    return np.bincount(tokens[:num_held], minlength=counts.size)
+
+
+def _drawn(counts: np.ndarray, num_held: int, rng: np.random.Generator) -> np.ndarray:
+    r"""The same law, multivariate hypergeometric, without unfolding the tokens.
+
+    Each token is taken with probability num_held / tokens, so binomially by word. Given how many were taken, all sets
+    of that size are equally likely, and they stay so when as many tokens as there are too many are given back, or as
+    many as are missing are taken, each set of them equally likely: about the square root of the tokens.
+    """
+    counts = counts.astype(np.int64)
+    taken = rng.binomial(counts, num_held / int(counts.sum()))
+    surplus = int(taken.sum()) - num_held
+    pool, sign = (taken, -1) if surplus > 0 else (counts - taken, 1)
+    if surplus:
+        tokens = rng.choice(int(pool.sum()), abs(surplus), replace=False, shuffle=False)
+        words = np.searchsorted(pool.cumsum(), tokens, side="right")
+        taken = taken + sign * np.bincount(words, minlength=counts.size)
+    return taken

@@ -11,6 +11,8 @@ from scipy import sparse
 from sklearn.cluster import kmeans_plusplus
 from torch import Tensor
 
+from pyro_prme.checks import choice
+from pyro_prme.counts import sound_csr
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.rules import DirichletTopics, Point
 from pyro_prme.sticks import sticks_from_weights
@@ -128,8 +130,8 @@ def begin(guide: ClosedFormGuide, counts: sparse.csr_matrix, start: str = "kmean
         start: a key of `STARTS`.
         seed: decides the start.
     """
-    if start not in STARTS:
-        raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
+    choice("start", start, STARTS)
+    counts = sound_csr(counts)
     topics = guide.rule("theta")
     if not isinstance(topics, DirichletTopics):
         raise ValueError("A start sets the Dirichlet parameters of theta, and this guide has another rule for theta.")

@@ -15,13 +15,15 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
+from pyro_prme.checks import all_settings, choice, whole
+from pyro_prme.counts import sound_csr
 from pyro_prme.elbo import Bound, ClosedForm_ELBO
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.model import PRME
 from pyro_prme.optim import make_optimizers
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import Point, Run
-from pyro_prme.starts import begin
+from pyro_prme.starts import STARTS, begin
 from pyro_prme.updates import robbins_monro_rate
 
 __all__ = ["Trainer"]
@@ -74,13 +76,12 @@ class Trainer:
         start: str | None = "kmeans",
         seed: int = 0,
     ) -> None:
-        if mode not in MODES:
-            raise ValueError(f"mode is {mode!r}: choose 'batch' or 'online'.")
-        if not 0.5 < decay <= 1 or delay < 0:
-            raise ValueError(f"delay is {delay} and decay {decay}: t0 is at least 0, kappa above 0.5 and at most 1.")
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}: it must be at least 1.")
-        self.model, self.guide, self.counts = model, guide, sparse.csr_matrix(counts)
+        choice("mode", mode, MODES)
+        if start is not None:
+            choice("start", start, STARTS)
+        all_settings(batch_size=batch_size, gradient_steps=gradient_steps, delay=delay, decay=decay, seed=seed)
+        all_settings(learning_rate=learning_rate, stick_rate=stick_rate, weight_decay=weight_decay)
+        self.model, self.guide, self.counts = model, guide, sound_csr(counts)
         if not self.counts.nnz:
             raise ValueError(f"The {counts.shape[0]} documents have no words: there is nothing to fit.")
         self.mode, self.batch_size, self.gradient_steps = mode, batch_size, gradient_steps
@@ -112,7 +113,7 @@ class Trainer:
 
     def _cut(self, documents: np.ndarray) -> Iterator[Batch]:
         for rows in np.array_split(documents, -(-len(documents) // self.batch_size)):
-            yield Batch.from_csr(self.counts, rows)
+            yield Batch.of_rows(self.counts, rows)
 
     def step(self, batch: Batch) -> dict[str, float]:
         """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
@@ -183,7 +184,7 @@ class Trainer:
         self, epochs: int, callback: Callable[[Trainer, dict[str, Any]], None] | None = None
     ) -> list[dict[str, Any]]:
         """Runs epochs; the callback sees the trainer and each epoch's record, and may add to the record."""
-        for _ in range(epochs):
+        for _ in range(whole("epochs", epochs, 0)):
             record = self.epoch()
             if callback is not None:
                 callback(self, record)
@@ -204,7 +205,7 @@ class Trainer:
 
     def _slow_terms(self) -> dict[str, float]:
         """Terms of the sites whose rules are slow: they do not depend on the batch."""
-        return self._expect(Batch.from_csr(self.counts, [0]), slow=True)[1]
+        return self._expect(Batch.of_rows(self.counts, np.array([0])), slow=True)[1]
 
     @torch.no_grad()
     def recentre(self) -> None:

@@ -107,6 +107,15 @@ def test_missing_files_and_bad_gzip_are_refused(tmp_path: Path) -> None:
         load_corpus(tmp_path / "none.ldac")
     with pytest.raises(ValueError, match="cannot be read"):
         load_corpus("nul\0byte.ldac")
+    for name in ("none", "none.xyz", "none/c.npz"):
+        with pytest.raises(ValueError, match=r"none.* cannot be read \(No such file or directory\): check the path"):
+            load_corpus(tmp_path / name, vocab="also none")
+    (tmp_path / "loop.ldac").symlink_to("loop.ldac")
+    with pytest.raises(ValueError, match=r"loop\.ldac cannot be read \(Too many levels"):
+        load_corpus(tmp_path / "loop.ldac")
+    for source in (["a text", "another"], None, np.eye(2)):
+        with pytest.raises(ValueError, match=r"must be a path or a name: give texts to Corpus\.from_texts"):
+            load_corpus(source)
     (tmp_path / "c.ldac.gz").write_bytes(b"1 0:1\n")
     with pytest.raises(ValueError, match="not a good gzip file"):
         load_corpus(tmp_path / "c.ldac.gz")

@@ -9,9 +9,12 @@ import os
 import random
 import re
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +23,13 @@ import pytest
 from typer.testing import CliRunner
 
 import pyro_prme
-from pyro_prme import Batch, Corpus, PRMEGuide, save_corpus
+from pyro_prme import Batch, Corpus, PRMEGuide, Trainer, build, fitting, save_corpus
 from pyro_prme.cli import app
+from pyro_prme.locks import LOCK
 from pyro_prme.run_files import read_record, read_tensors
+from pyro_prme.runs import settings_of
+from pyro_prme.show import as_csv
+from pyro_prme.stopping import Stopped, stop_signals
 
 COMMANDS = ("fit", "topics", "transform", "evaluate", "info", "demo")
 
@@ -212,6 +219,7 @@ def test_bad_settings_get_one_line(files):
     assert "33 topics and 32 distinct words" in error_of("fit", train, "--topics", 33, "--out", out)
     assert "41 topics and 40 documents" in error_of("fit", train, "--topics", 41, "--out", out)
     assert "model is 'lda'" in error_of("fit", train, "--model", "lda", "--topics", 3, "--out", out)
+    assert "test_size is nan: it must be" in error_of("fit", train, "--held-out", "nan", "--out", out)
     assert "preset is 'x'" in error_of("fit", train, "--preset", "x", "--out", out)
     assert "mode is 'fast'" in error_of("fit", train, "--mode", "fast", "--topics", 3, "--out", out)
     assert "gamma0 is -1.0" in error_of("fit", train, "--gamma0", -1, "--topics", 3, "--out", out)
@@ -221,11 +229,68 @@ def test_bad_settings_get_one_line(files):
     assert not out.exists()
 
 
+def test_a_path_with_nothing_there_is_said_first(files, monkeypatch):
+    def never(*args, **kwargs):
+        raise AssertionError("a corpus was read")
+
+    train, out, none = files / "train.ldac", files / "run", files / "none.xyz"
+    assert f"{none} cannot be read (No such file or directory): check the path" in error_of("info", none)
+    for command in (["topics", none], ["transform", none, train], ["evaluate", none, train]):
+        assert "is no run: there is no such folder." in error_of(*command)
+    monkeypatch.setattr("pyro_prme.cli.load_corpus", never)
+    for options in (["--vocab", none], ["--held-out", none], ["--stop-words", none]):
+        assert f"{none} cannot be read" in error_of("fit", train, "--out", out, *options)
+    assert f"{none} cannot be read" in error_of("fit", none, "--out", out)
+    assert "is no run" in error_of("fit", train, "--out", out, "--resume")
+    out.mkdir()
+    (out / "mine").write_text("x")
+    assert "is not empty" in error_of("fit", train, "--out", out)
+
+
+def test_scores_of_the_training_documents_are_marked(fitted):
+    assert (
+        "warning: the run was fitted to these documents"
+        in prme("evaluate", fitted / "run", fitted / "train.npz").stderr
+    )
+    assert not prme("evaluate", fitted / "run", fitted / "test.npz").stderr
+
+
 def test_wrong_usage_has_code_2():
     assert "CORPUS" in error_of("fit", code=2)
     assert "nope" in error_of("nope", code=2)
     assert "--speed" in error_of("info", "kjv", "--speed", "3", code=2)
-    assert "epochs" in error_of("fit", "kjv", "--out", "x", "--epochs", "0", code=2)
+
+
+WRONG_OPTIONS = [
+    (["--topics", "0"], "--topics is 0: it must be a whole number of at least 2."),
+    (["--topics", "-3"], "--topics is -3: it must be a whole number of at least 2."),
+    (["--epochs", "0"], "--epochs is 0: it must be a whole number of at least 1."),
+    (["--batch-size", "0"], "--batch-size is 0: it must be a whole number of at least 1."),
+    (["--seed", "-1"], "--seed is -1: it must be a whole number from 0 to 18446744073709551615."),
+    (["--alpha", "inf"], "--alpha is inf: it must be a finite number above 0."),
+    (["--beta", "0"], "--beta is 0.0: it must be a finite number above 0."),
+    (["--gamma0", "nan"], "--gamma0 is nan: it must be a finite number above 0."),
+    (["--preset", ""], "--preset is '': it must be one of default, predictive, paper."),
+    (["--model", "lda"], "--model is 'lda': it must be one of prme, hdp, diln."),
+    (["--mode", "fast"], "--mode is 'fast': it must be one of batch, online."),
+    (["--min-df", "-1"], "--min-df is -1.0: it must be a whole number of documents"),
+    (["--max-df", "nan"], "--max-df is nan: it must be a whole number of documents"),
+    (["--min-df", "few"], "--min-df is 'few': it must be a whole number of documents"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS)
+def test_wrong_options_are_refused_by_name_before_a_corpus_is_read(tmp_path, options, message):
+    for resume in ([], ["--resume"]):
+        assert message in error_of("fit", "no corpus", "--out", tmp_path / "run", *resume, *options)
+
+
+def test_wrong_options_of_the_other_commands_are_refused_by_name():
+    assert "--words is 0: it must be a whole number of at least 1." in error_of("topics", "x", "--words", 0)
+    assert "--correlations is -1: it must be" in error_of("topics", "x", "--correlations", -1)
+    assert "--seed is -1: it must be a whole number of at least 0." in error_of("evaluate", "x", "kjv", "--seed", -1)
+    for share in (0, 1, 2, "nan"):
+        assert "it must be a finite number above 0 and below 1." in error_of("evaluate", "x", "y", "--observed", share)
 
 
 def test_bad_runs_get_one_line(fitted, files):
@@ -277,7 +342,7 @@ def test_an_interruption_within_the_first_epoch(files, monkeypatch):
 
     monkeypatch.setattr("pyro_prme.cli.fit_in_folder", interrupt)
     result = prme("fit", files / "train.ldac", "--topics", 3, "--out", files / "run", code=130)
-    assert result.stderr == "interrupted before the first checkpoint: nothing was kept\n"
+    assert result.stderr == "interrupted; no checkpoint was written yet: nothing is kept\n"
 
 
 def test_nothing_global_stays_changed(fitted):
@@ -289,6 +354,134 @@ def test_nothing_global_stays_changed(fitted):
     assert torch.equal(torch.get_rng_state(), before[1])
 
 
+# What foreign files do to a terminal, a spreadsheet or a device.
+
+
+def test_escapes_of_foreign_files_do_not_reach_the_terminal(fitted, tmp_path):
+    escape, c1 = "\x1b]0;title\x07\x1b[2J", "\x9b2J"
+    for name in (f"no{escape}.ldac", f"no{c1}.ldac", f"bad{escape}.xyz", "half\udcff.ldac"):
+        line = error_of("info", tmp_path / name)
+        assert not re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff]", line)
+        assert "ldac" in line or "xyz" in line
+    assert r"no\x1b]0;title\x07\x1b[2J.ldac" in error_of("info", tmp_path / f"no{escape}.ldac")
+    run = tmp_path / "run"
+    run.mkdir()
+    for file in (fitted / "run").iterdir():
+        (run / file.name).write_bytes(file.read_bytes())
+    record = json.loads((run / "run.json").read_text())
+    record["pyro_prme"] = f"{escape}\n{c1}"
+    record["settings"]["fit"] |= {f"x{escape}": f"y{c1}", "held_out": f"z{escape}\nbuild.alpha  7"}
+    (run / "run.json").write_text(json.dumps(record))
+    for options in ([], ["--json"], ["--csv"]):
+        text = prme("info", run, *options).stdout
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
+    assert json.loads(prme("info", run, "--json").stdout)["pyro_prme"] == f"{escape}\n{c1}"
+    assert "\nbuild.alpha  7" not in prme("info", run).stdout
+    (run / "run.json").write_text(json.dumps(record | {"format": escape}))
+    assert "\x1b" not in error_of("topics", run)
+
+
+def csv_text(cell):
+    """The text of a cell as it was before `csv_cell`."""
+    return cell.removeprefix("'")
+
+
+RISKY = (
+    "=1+2",
+    "+cmd|x",
+    "-x",
+    "@SUM(A1)",
+    "\tx",
+    "\rx",
+    "'quoted",
+    "''twice",
+    '="a,b"',
+    "plain",
+    "-",
+    "",
+    "-5",
+    "1e3",
+)
+
+
+def test_cells_of_text_are_no_formulas_and_round_trip():
+    text = as_csv(["=header"], [[cell, 1.5, -2] for cell in RISKY])
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert rows[0] == ["'=header"]
+    for cell, row in zip(RISKY, rows[1:], strict=True):
+        assert row[0][:1] not in tuple("=+-@\t\r") or row[0] == "-5"  # a number is no formula
+        assert csv_text(row[0]) == cell
+        assert row[1:] == ["1.5", "-2"]
+
+
+def test_words_and_names_that_look_like_formulas_are_quoted(tmp_path):
+    corpus = small_corpus()
+    words = ("=HYPERLINK(1)", "@x", *corpus.vocabulary[2:])
+    named = Corpus(corpus.counts, words, tuple(f"=doc{n}" for n in range(len(corpus))))
+    save_corpus(named, tmp_path / "c.npz")
+    prme("fit", tmp_path / "c.npz", "--topics", 3, "--epochs", 1, "--out", tmp_path / "run")
+    prme("transform", tmp_path / "run", tmp_path / "c.npz", "-o", tmp_path / "out.csv")
+    rows = list(csv.reader(io.StringIO((tmp_path / "out.csv").read_text())))[1:]
+    assert [row[0] for row in rows] == [f"'=doc{n}" for n in range(40)]
+    assert [csv_text(row[0]) for row in rows] == list(named.names)
+    table = list(csv.DictReader(io.StringIO(prme("topics", tmp_path / "run", "--csv", "--words", 32).stdout)))
+    assert all(row["words"][0] not in "=+-@" for row in table)
+    assert {word for row in table for word in csv_text(row["words"]).split()} == set(words)
+    assert "=HYPERLINK" in prme("topics", tmp_path / "run", "--words", 32).stdout
+
+
+def test_output_to_a_link_or_a_pipe_goes_through_it(fitted, tmp_path):
+    command = ["transform", fitted / "run", fitted / "test.npz", "-o"]
+    prme(*command, tmp_path / "out.csv")
+    expected = (tmp_path / "out.csv").read_bytes()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "target.csv").write_text("old")
+    for target in ("folder/target.csv", "folder/new.csv"):
+        (tmp_path / "link.csv").symlink_to(target)
+        prme(*command, tmp_path / "link.csv")
+        assert (tmp_path / "link.csv").is_symlink()
+        assert (tmp_path / target).read_bytes() == expected
+        (tmp_path / "link.csv").unlink()
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE)
+    prme(*command, tmp_path / "pipe")
+    assert reader.communicate(timeout=60)[0] == expected
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "loop").symlink_to("loop")
+    assert "cannot be written (Too many levels of symbolic links)" in error_of(*command, tmp_path / "loop")
+    assert "cannot be written (it is a folder)" in error_of(*command, tmp_path / "folder")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "door"))
+        assert "it is a disk or a socket" in error_of(*command, tmp_path / "door")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["door", "folder", "loop", "out.csv", "pipe"]
+
+
+def test_output_to_a_device_leaves_the_device(fitted, tmp_path):
+    command = ["transform", fitted / "run", fitted / "test.npz", "-o"]
+    try:
+        os.mknod(tmp_path / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        os.mknod(tmp_path / "full", 0o666 | stat.S_IFCHR, os.makedev(1, 7))
+        (tmp_path / "null").write_bytes(b"x")
+    except OSError:
+        pytest.skip("devices cannot be made here")
+    prme(*command, tmp_path / "null")
+    assert (tmp_path / "null").is_char_device()
+    assert "No space left on device" in error_of(*command, tmp_path / "full")
+    assert (tmp_path / "full").is_char_device()
+
+
+def test_a_run_of_links_is_not_written_through(fitted, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    for file in (fitted / "run").iterdir():
+        (run / file.name).symlink_to(file)
+    before = (fitted / "run" / "run.json").read_bytes()
+    assert "has links in place of its files" in error_of(
+        "fit", fitted / "train.npz", "--out", run, "--resume", "--epochs", 4
+    )
+    assert (fitted / "run" / "run.json").read_bytes() == before
+
+
 # Real processes.
 
 
@@ -297,10 +490,11 @@ def start():
     """Starts the command as a process that Ctrl-C stops, even where this one ignores it; ends what a test leaves."""
     processes = []
 
-    def heed_ctrl_c():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    def run(*args, ignored=None):
+        def heed_ctrl_c():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN if number == ignored else signal.SIG_DFL)
 
-    def run(*args):
         command = [sys.executable, "-c", "from pyro_prme.cli import main; main()", *map(str, args)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         processes.append(subprocess.Popen(command, **pipes, text=True, preexec_fn=heed_ctrl_c))
@@ -321,21 +515,116 @@ def wait_for_epoch(process, folder, least):
     raise AssertionError(process.communicate())
 
 
-def test_ctrl_c_keeps_the_last_checkpoint_and_says_how_to_go_on(files, start):
+@pytest.mark.parametrize(
+    ("signum", "why", "code"),
+    [
+        (signal.SIGINT, "interrupted", 130),
+        (signal.SIGTERM, "stopped by SIGTERM", 143),
+        (signal.SIGHUP, "stopped by SIGHUP", 129),
+    ],
+)
+def test_a_signal_keeps_the_last_checkpoint_and_says_how_to_go_on(files, start, signum, why, code):
     out = files / "run"
     process = start("fit", files / "train.ldac", "--topics", 4, "--epochs", 5000, "--out", out)
     wait_for_epoch(process, out, 2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signum)
     printed, line = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert not printed
-    assert line == (
-        f"interrupted; the last checkpoint is kept. Go on with: prme fit {files / 'train.ldac'} --out {out} --resume\n"
-    )
     done = len(read_record(out)["history"])
+    assert line == (
+        f"{why}; the checkpoint of epoch {done} is kept. "
+        f"Go on with: prme fit {files / 'train.ldac'} --out {out} --resume\n"
+    )
     prme("fit", files / "train.ldac", "--out", out, "--resume", "--epochs", done + 1)
     prme("fit", files / "train.ldac", "--topics", 4, "--epochs", done + 1, "--out", files / "whole")
     same_numbers(files / "whole", out)
+
+
+def test_a_signal_that_is_ignored_stays_ignored(files, start):
+    out = files / "run"
+    process = start("fit", files / "train.ldac", "--topics", 4, "--epochs", 5000, "--out", out, ignored=signal.SIGHUP)
+    wait_for_epoch(process, out, 2)
+    process.send_signal(signal.SIGHUP)
+    wait_for_epoch(process, out, len(read_record(out)["history"]) + 2)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[1].startswith("stopped by SIGTERM; the checkpoint of epoch ")
+
+
+def test_handlers_are_given_back_and_other_threads_left_alone():
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    with pytest.raises(Stopped, match="SIGTERM"), stop_signals():
+        signal.raise_signal(signal.SIGTERM)
+    assert before == [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+
+    def elsewhere():
+        with stop_signals():
+            return signal.getsignal(signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(elsewhere).result() == before[0]
+
+
+@pytest.mark.parametrize(("writing", "share"), [(0.0, 0.0), (0.05, 0.05), (1.0, 0.1), (5.0, 0.1)])
+def test_checkpoints_are_as_often_as_the_help_says(tmp_path, monkeypatch, writing, share):
+    """After each epoch, unless they would take more than a tenth of the time; a last one at the end."""
+    help = " ".join(prme("fit", "--help").stdout.split())
+    assert "after each epoch, or less often where that would take more than a tenth of the time" in help
+    clock, epochs = {"now": 0.0, "writing": 0.0}, 400
+    saved = []
+
+    def save(folder, trainer, *rest):
+        saved.append(len(trainer.history))
+        clock["now"] += writing
+        clock["writing"] += writing
+
+    class OfOneSecond(Trainer):
+        def epoch(self):
+            clock["now"] += 1.0
+            self.history.append({"epoch": len(self.history) + 1, "bound": 0.0})
+            return self.history[-1]
+
+    monkeypatch.setattr(fitting, "save_run", save)
+    monkeypatch.setattr(fitting.time, "monotonic", lambda: clock["now"])
+    corpus, settings = small_corpus(), settings_of(num_topics=3)
+    trainer = OfOneSecond(*build(3, 32, 40), corpus.counts)
+    fitting.fit_in_folder(tmp_path, trainer, settings, corpus, epochs)
+    if writing <= 0.1:
+        assert saved == [*range(1, epochs + 1), epochs]
+    else:
+        assert saved[0] == 1
+        assert saved[-1] == epochs
+        assert len(saved) > 6
+        assert clock["writing"] - 2 * writing <= share * clock["now"]  # the first and the last are written in any case
+
+
+def test_two_fits_in_one_folder(files, start):
+    out = files / "run"
+    options = ["fit", files / "train.ldac", "--out", out]
+    process = start(*options, "--topics", 4, "--epochs", 5000)
+    wait_for_epoch(process, out, 2)
+    assert f"is being written by process {process.pid}: wait for its end" in error_of(*options, "--resume")
+    process.kill()
+    process.communicate()
+    done = len(read_record(out)["history"])
+    prme(*options, "--resume", "--epochs", done + 1)
+    assert len(read_record(out)["history"]) == done + 1
+    assert not (out / LOCK).exists()
+
+
+def test_a_missing_file_of_a_run_is_said_before_the_corpus_is_read(fitted, tmp_path, monkeypatch):
+    def never(*args, **kwargs):
+        raise AssertionError("a corpus was read")
+
+    monkeypatch.setattr("pyro_prme.cli.load_corpus", never)
+    for missing in ("vocabulary.txt", read_record(fitted / "run")["state"]):
+        run = tmp_path / missing.replace(".", "-")
+        run.mkdir()
+        for file in (fitted / "run").iterdir():
+            if file.name != missing:
+                (run / file.name).write_bytes(file.read_bytes())
+        assert f"its file {missing} is missing" in error_of("fit", fitted / "train.npz", "--out", run, "--resume")
+        assert f"its file {missing} is missing" in error_of("topics", run)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The estimator: scikit-learn's conventions, recovery, scores, streams, pickles and bad input."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -244,6 +245,43 @@ def test_the_words_names_are_kept_and_compared():
         nameless.transform(Corpus(planted()[:, :5], words[:5]))
 
 
+def test_the_counts_of_a_corpus_after_a_fit_to_the_corpus_give_no_warning():
+    corpus = Corpus(planted(), tuple(f"w{d}" for d in range(18)))
+    fitted = estimator(max_iter=1).fit(corpus)
+    for counts in (corpus.counts, corpus.counts.toarray()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            np.testing.assert_array_equal(fitted.transform(counts), fitted.transform(corpus))
+    frame = pd.DataFrame(planted().toarray(), columns=corpus.vocabulary)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        fitted.fit(frame).transform(corpus.counts)
+    other = pd.DataFrame(planted().toarray(), columns=corpus.vocabulary[::-1])
+    with pytest.raises(ValueError, match="feature names"):
+        estimator(max_iter=1).fit(corpus).transform(other)
+
+
+TEXTS = ["the cat sat", "a dog ran"]
+
+
+@pytest.mark.parametrize("texts", [TEXTS, tuple(TEXTS), np.array(TEXTS), pd.Series(TEXTS), [["cat"], ["dog"]], "a cat"])
+def test_texts_say_what_to_call(fitted, texts):
+    for ask in (estimator().fit, estimator().partial_fit, fitted.transform, fitted.posterior_.proportions):
+        with pytest.raises(ValueError, match=r"The documents are texts, .* make them with Corpus\.from_texts\."):
+            ask(texts)
+
+
+def test_pairs_and_splits_of_corpora_say_what_to_give(fitted):
+    corpus = Corpus(planted(), tuple(f"w{d}" for d in range(18)))
+    for ask in (estimator().fit, fitted.transform, fitted.perplexity, fitted.posterior_.topic_correlations):
+        for pair in (corpus.align(corpus.vocabulary), corpus.split(0.5)):
+            with pytest.raises(
+                ValueError, match=r"a tuple that begins with a corpus, as Corpus\.align and Corpus\.split"
+            ):
+                ask(pair)
+        with pytest.raises(ValueError, match="a token split, which has two corpora: give its observed"):
+            ask(corpus.split_tokens())
+
+
 def test_callback_and_progress(capsys):
     seen = []
     fitted = estimator(max_iter=3, verbose=1, callback=lambda trainer, record: seen.append(record["epoch"]))
@@ -275,11 +313,11 @@ BAD_INPUT = {
     "one topic": (planted, {"n_components": 1}, "n_components is 1: it must be a whole number of at least 2"),
     "no epochs": (planted, {"max_iter": 0}, "max_iter is 0"),
     "a float of topics": (planted, {"n_components": 2.5}, "n_components is 2.5"),
-    "unknown model": (planted, {"model": "lda2"}, "model is 'lda2': choose one of"),
-    "unknown preset": (planted, {"preset": "best"}, "preset is 'best': choose one of default, predictive, paper"),
+    "unknown model": (planted, {"model": "lda2"}, "model is 'lda2': it must be one of"),
+    "unknown preset": (planted, {"preset": "best"}, "preset is 'best': it must be one of default, predictive, paper"),
     "unknown mode": (planted, {"mode": "fast"}, "mode is 'fast'"),
     "unknown start": (planted, {"start": "best"}, "start is 'best'"),
-    "beta of 0": (planted, {"beta": 0.0}, "beta is 0.0: it must be a positive number"),
+    "beta of 0": (planted, {"beta": 0.0}, "beta is 0.0: it must be a finite number above 0"),
 }
 
 

@@ -124,7 +124,7 @@ def test_npmi_at_its_ends(small: Corpus) -> None:
     [
         ([["ant", "fox"]], 2, "topic 0 has the word 'fox'"),
         ([["ant", "bee"], ["ant"]], 2, "topic 1 has 1 words and top is 2"),
-        ([["ant", "bee"]], 1, "at least two words"),
+        ([["ant", "bee"]], 1, "top is 1: it must be a whole number of at least 2"),
         (np.ones((2, 4)), 2, "topic_word has 4 columns and the corpus 5 words"),
         (np.ones((2, 5)), 6, "top is 6"),
         (np.full((2, 5), np.nan), 2, r"topic_word\[0, 0\] is nan"),
@@ -140,5 +140,5 @@ def test_diversity_by_hand() -> None:
     topic_word = [[9, 8, 1, 0], [9, 1, 8, 0], [0, 0, 8, 9]]
     assert topic_diversity(topic_word, top=2) == 4 / 6
     assert topic_diversity(topic_word[:1], top=2) == 1.0
-    with pytest.raises(ValueError, match="top is 25, and must be between 1 and the number of words, 4"):
+    with pytest.raises(ValueError, match="top is 25: it must be a whole number from 1 to 4"):
         topic_diversity(topic_word)

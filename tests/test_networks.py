@@ -71,7 +71,7 @@ def test_f_is_centred_over_topics_then_over_documents_then_truncated():
     raw = (mean / 0.5).atanh() * 0.5
     torch.testing.assert_close(raw.mean(0), torch.zeros(5), atol=1e-8, rtol=0)
     torch.testing.assert_close(raw.mean(1), torch.zeros(40), atol=1e-8, rtol=0)
-    with pytest.raises(ValueError, match="bounds must be positive"):
+    with pytest.raises(ValueError, match="max_mean is 0"):
         Decoder(5, 3, 2, max_mean=0.0)
 
 

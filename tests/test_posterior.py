@@ -229,6 +229,14 @@ def test_an_hdp_has_no_random_function(hdp):
         hdp.third_moment(corpus(), 0, 1, 2)
 
 
+def test_the_perplexity_of_a_corpus_is_that_of_its_default_split(prme):
+    assert prme.perplexity(corpus()) == prme.perplexity(corpus().split_tokens(0.9, seed=0))
+    assert prme.perplexity(corpus()) != prme.perplexity(corpus().split_tokens(0.5, seed=0))
+    for wrong in (corpus().counts, corpus().align(WORDS), ["a text"], None):
+        with pytest.raises(ValueError, match=r"The split is a \w+: give corpus\.split_tokens"):
+            prme.perplexity(wrong)
+
+
 def test_bad_questions_get_one_sentence(prme):
     built = build(3, 20, 4)
     with pytest.raises(ValueError, match="has not been fitted or loaded"):
@@ -243,12 +251,12 @@ def test_bad_questions_get_one_sentence(prme):
         prme.loadings(0.5 * np.eye(20)[3:4])
     with pytest.raises(ValueError, match="no documents"):
         prme.loadings(np.zeros((0, 20)))
-    with pytest.raises(ValueError, match="by is 'best': choose one of probability, lift, frex"):
+    with pytest.raises(ValueError, match="by is 'best': it must be one of probability, lift, frex"):
         prme.top_words(by="best")
     with pytest.raises(ValueError, match="kind is 'best'"):
         prme.topic_correlations(corpus(), kind="best")
     with pytest.raises(ValueError, match="at least two"):
         prme.topic_correlations(corpus()[0])
     for ask in (lambda k: prme.similar_topics(k), lambda k: prme.representative_documents(k, 1, corpus())):
-        with pytest.raises(ValueError, match="There is no topic 6: topics run from 0 to 5"):
+        with pytest.raises(ValueError, match="The number of a topic is 6: it must be a whole number from 0 to 5"):
             ask(6)

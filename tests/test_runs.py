@@ -1,10 +1,15 @@
 """Saved runs: round trips, bit-identical resuming, interruptions at every point, full disks, damaged folders."""
 
 import errno
+import hashlib
 import json
 import os
 import pickle
 import resource
+import subprocess
+import sys
+import textwrap
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,6 +18,7 @@ import torch
 from scipy import sparse
 
 from pyro_prme import run_files
+from pyro_prme.locks import LOCK, one_writer
 from pyro_prme.run_files import check_new, is_run
 from pyro_prme.runs import load_run, make_trainer, resume, save_run, settings_of
 
@@ -217,6 +223,64 @@ def test_another_version_is_refused(folder, monkeypatch):
         resume(folder, counts(), WORDS)
 
 
+def sign(folder):
+    """Makes the checksums those of the files, as whoever means harm would."""
+    sums = {
+        part: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for part, name in (("state", "state-1.safetensors"), ("vocabulary", "vocabulary.txt"))
+    }
+    edit(folder, checksums=sums)
+
+
+def with_tensor(name, change):
+    """A damage: one tensor of the state is changed, and the checksums with it."""
+
+    def spoil(folder):
+        tensors = safetensors.torch.load_file(folder / "state-1.safetensors")
+        tensors[name] = change(tensors[name]).contiguous()
+        safetensors.torch.save_file(tensors, folder / "state-1.safetensors")
+        sign(folder)
+
+    return spoil
+
+
+def at(value):
+    """Puts a value at the first place of a tensor."""
+
+    def change(tensor):
+        tensor.flatten()[0] = value
+        return tensor
+
+    return change
+
+
+def with_build(**changes):
+    def spoil(folder):
+        settings = json.loads((folder / "run.json").read_text())["settings"]
+        settings["build"] |= changes
+        edit(folder, settings=settings)
+
+    return spoil
+
+
+def with_sizes(**changes):
+    def spoil(folder):
+        edit(folder, sizes=json.loads((folder / "run.json").read_text())["sizes"] | changes)
+
+    return spoil
+
+
+def zeroed(folder):
+    file = folder / "state-1.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-300:-100] = bytes(200)
+    file.write_bytes(content)
+
+
+def swapped_vocabulary(folder):
+    (folder / "vocabulary.txt").write_text("".join(f"{word}\n" for word in WORDS[::-1]))
+
+
 def cut_state(folder):
     file = folder / "state-1.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
@@ -226,12 +290,14 @@ def wrong_shape(folder):
     tensors = safetensors.torch.load_file(folder / "state-1.safetensors")
     tensors["guide.rules.theta.gamma"] = tensors["guide.rules.theta.gamma"][:, :3].contiguous()
     safetensors.torch.save_file(tensors, folder / "state-1.safetensors")
+    sign(folder)
 
 
 def missing_tensor(folder):
     tensors = safetensors.torch.load_file(folder / "state-1.safetensors")
     del tensors["guide.rules.V.free"]
     safetensors.torch.save_file(tensors, folder / "state-1.safetensors")
+    sign(folder)
 
 
 DAMAGES = {
@@ -241,8 +307,35 @@ DAMAGES = {
     "a list": (lambda f: (f / "run.json").write_text("[1]"), "no good checkpoint"),
     "no settings": (lambda f: edit(f, settings=None), "no good checkpoint"),
     "no build": (lambda f: edit(f, settings={}), "lacks 'build'"),
-    "unknown setting": (lambda f: edit(f, settings={"build": {"speed": 1}}), "speed"),
-    "no state": (lambda f: (f / "state-1.safetensors").unlink(), "cannot be read"),
+    "unknown setting": (with_build(speed=1), "speed"),
+    "no state": (lambda f: (f / "state-1.safetensors").unlink(), r"its file state-1\.safetensors is missing"),
+    "no vocabulary": (lambda f: (f / "vocabulary.txt").unlink(), r"its file vocabulary\.txt is missing"),
+    "swapped vocabulary": (
+        swapped_vocabulary,
+        r"vocabulary\.txt is not the file that was written .*changed, or swapped",
+    ),
+    "zeroed bytes": (zeroed, r"state-1\.safetensors is not the file that was written"),
+    "no checksum": (lambda f: edit(f, checksums={}), "lacks 'state'"),
+    "gamma negative": (with_tensor("guide.rules.theta.gamma", at(-1.0)), "gamma of the guide has a number that is not"),
+    "gamma zero": (with_tensor("guide.rules.theta.gamma", at(0.0)), "gamma of the guide has a number that is not"),
+    "gamma NaN": (with_tensor("guide.rules.theta.gamma", at(np.nan)), r"theta\.gamma in .* that is not finite"),
+    "V infinite": (with_tensor("guide.rules.V.free", at(np.inf)), r"V\.free in .* that is not finite"),
+    "running variance negative": (
+        with_tensor("guide.rules.h.encoder.norm.running_var", at(-1.0)),
+        "running_var of the guide has a number that is not positive",
+    ),
+    "correlations of another shape": (
+        with_tensor("summary.topic_correlations", lambda x: x[:2]),
+        r"its correlations have shape \(2, 4\), and there are 4 topics",
+    ),
+    "no history": (lambda f: edit(f, history=[]), "its history is empty"),
+    "a million topics": (with_build(num_topics=10**6), "its settings ask for 20000000 numbers and more"),
+    "wide layers": (with_build(encoder_hidden=[25000, 25000]), "its settings ask for 625000000 numbers"),
+    "wide layers of an HDP": (with_build(model="hdp", encoder_hidden=[25000, 25000]), "ask for 625000000 numbers"),
+    "long embeddings": (with_build(embedding_dim=10**9), "its settings ask for 4000000000 numbers"),
+    "widths that are none": (with_build(decoder_hidden="wide"), "decoder_hidden is 'wide': it must be a sequence"),
+    "a float of topics": (with_build(num_topics=4.5), "num_topics is 4.5: it must be a whole number"),
+    "many words": (with_sizes(vocab_size=10**9), "has 20 words, not 1000000000"),
     "outside": (lambda f: edit(f, state="../state-1.safetensors"), "lies outside"),
     "cut state": (cut_state, "cannot be read"),
     "wrong shape": (wrong_shape, r"gamma of the guide is \(20, 3\) .* and \(20, 4\)"),
@@ -260,6 +353,102 @@ def test_a_damaged_run_gets_one_sentence(folder, damage):
     with pytest.raises(ValueError, match=message) as error:
         load_run(folder)
     assert "\n" not in str(error.value)
+
+
+RESUME_DAMAGES = {
+    **{name: DAMAGES[name] for name in ("no state", "no vocabulary", "swapped vocabulary", "zeroed bytes")},
+    **{name: DAMAGES[name] for name in ("gamma NaN", "gamma negative", "a million topics")},
+    "Adam's state of another shape": (
+        with_tensor("optimizer0.0.exp_avg", lambda x: x.flatten()[:1]),
+        r"exp_avg of parameter 0 has shape \(1,\) and not that of the parameter",
+    ),
+    "random state of another shape": (with_tensor("torch_state", lambda x: x[:8]), "no good checkpoint"),
+    "no numpy state": (lambda f: edit(f, numpy_state={"bit_generator": "PCG64"}), "no good checkpoint"),
+    "numpy state too large": (
+        lambda f: edit(f, numpy_state={"bit_generator": "PCG64", "state": {"state": 10**99, "inc": 1}, "has_uint32": 0,
+                                       "uinteger": 0}),
+        "no good checkpoint",
+    ),
+    "no optimizers": (lambda f: edit(f, optimizers=[]), "no good checkpoint"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", RESUME_DAMAGES)
+def test_a_damaged_run_is_not_resumed(folder, damage):
+    spoil, message = RESUME_DAMAGES[damage]
+    spoil(folder)
+    with pytest.raises(ValueError, match=message) as error:
+        resume(folder, counts(), WORDS)
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_of_a_million_million_documents_is_read_in_little_memory(folder):
+    edit(folder, sizes=json.loads((folder / "run.json").read_text())["sizes"] | {"num_documents": 10**12})
+    tracemalloc.start()
+    try:
+        assert load_run(folder).model.num_documents == 10**12
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_run_without_checksums_is_of_an_earlier_version(folder):
+    record = json.loads((folder / "run.json").read_text())
+    del record["checksums"]
+    (folder / "run.json").write_text(json.dumps(record))
+    assert len(load_run(folder).history) == 2
+
+
+def other_process(code, folder):
+    """Another Python process that runs the code with `folder`, and says when it is ready."""
+    begin = f"import pathlib, sys\nfrom pyro_prme.locks import one_writer\nfolder = pathlib.Path({str(folder)!r})\n"
+    command = [sys.executable, "-c", begin + textwrap.dedent(code)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+HOLD = """
+with one_writer(folder):
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_one_process_writes_a_folder_and_the_second_gets_a_sentence(folder):
+    trainer, chosen = resume(folder, counts(), WORDS)
+    trainer.fit(1)
+    with other_process(HOLD, folder) as process:
+        try:
+            message = rf"run is being written by process {process.pid}: wait for its end, or choose another folder"
+            for write in (lambda: save_run(folder, trainer, chosen, WORDS), lambda: one_writer(folder).__enter__()):
+                with pytest.raises(ValueError, match=message):
+                    write()
+            assert len(load_run(folder).history) == 2  # reading is free
+            process.communicate("end\n", timeout=60)
+        finally:
+            process.kill()
+    save_run(folder, trainer, chosen, WORDS)
+    assert len(load_run(folder).history) == 3
+    assert not (folder / LOCK).exists()
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(folder):
+    with other_process(HOLD, folder) as process:
+        process.kill()
+    assert (folder / LOCK).read_text() == f"{process.pid}\n"
+    with one_writer(folder), one_writer(folder / "."):  # a process may enter again
+        assert (folder / LOCK).read_text() == f"{os.getpid()}\n"
+    assert not (folder / LOCK).exists()
+
+
+def test_a_folder_made_for_nothing_goes_again(tmp_path):
+    with pytest.raises(KeyError), one_writer(tmp_path / "new"):
+        raise KeyError
+    assert not (tmp_path / "new").exists()
+    with one_writer(tmp_path / "new"), one_writer(tmp_path / "new"):
+        (tmp_path / "new" / "mine").write_text("x")
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["mine"]
 
 
 def test_resuming_with_other_documents_or_types_is_refused(folder):

@@ -113,11 +113,11 @@ def test_draws_of_point_topics_do_not_vary():
 
 
 def test_unknown_forms_are_refused_in_one_sentence():
-    with pytest.raises(ValueError, match="form is 'size': choose one of shape, scale"):
+    with pytest.raises(ValueError, match="form is 'size': it must be one of shape, scale"):
         build(4, 10, 5, form="size")
-    with pytest.raises(ValueError, match="topics is 'flat': choose one of dirichlet, point"):
+    with pytest.raises(ValueError, match="topics is 'flat': it must be one of dirichlet, point"):
         build(4, 10, 5, topics="flat")
-    with pytest.raises(ValueError, match="loadings is 'mode': choose one of log, mean"):
+    with pytest.raises(ValueError, match="loadings is 'mode': it must be one of log, mean"):
         build(4, 10, 5, loadings="mode")
 
 

@@ -260,7 +260,7 @@ def test_wrong_starts_and_settings_get_one_sentence():
         trainer(counts, start="best")
     with pytest.raises(ValueError, match="mode is 'fast'"):
         trainer(counts, mode="fast")
-    with pytest.raises(ValueError, match=r"decay 0\.5"):
+    with pytest.raises(ValueError, match=r"decay is 0\.5: it must be a finite number above 0\.5 and at most 1"):
         trainer(counts, decay=0.5)
     guide = PRMEGuide(HDP(4, 41, 60))
     guide.plan(Batch.from_csr(counts))

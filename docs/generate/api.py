@@ -58,7 +58,7 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "runs": (
         "Runs and the command",
         "Folders that hold a fit, and what the `prme` command does with them.",
-        ("runs", "run_files", "fitting", "cli", "show", "demo", "files"),
+        ("runs", "run_files", "fitting", "cli", "show", "demo", "files", "locks", "stopping", "checks"),
     ),
 }
 

@@ -109,6 +109,19 @@ class ClosedFormGuide(PyroModule):
         for name in closed.kept:
             closed.set_natural(name, start[name])
 
+    def begin(self, data: Any, start: str, seed: int) -> None:
+        """Puts the factors where a fit begins; guides of particular models begin nearer to the answer.
+
+        Args:
+            data: what will be fitted.
+            start: how; "default" is the best that is known.
+            seed: decides the start.
+        """
+        self.restart(seed)
+
+    def after_epoch(self, data: Any) -> None:
+        """What is left to do between passes over the data: nothing, in general."""
+
     def _conjugate(self) -> ConjugateFactors | None:
         return next((c for c in list(self.claims) if isinstance(c, ConjugateFactors)), None)
 
@@ -151,7 +164,7 @@ class ClosedFormGuide(PyroModule):
                 local |= {name: factors.natural[name] for name in claim.local}
         for claim in claims:
             if isinstance(claim, TopicFactors):
-                local |= claim.solve(sites, factors, options)
+                local |= claim.solve(sites, factors, options, args)
         return Run(args, kwargs, sites, claims, tracer.open, factors, local)
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:

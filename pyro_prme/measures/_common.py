@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyro_prme.checks import refusal, whole
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Seed", "batch_dims", "batch_shape", "below_one", "first_draw", "generator", "new_axes", "positive", "whole"]
+__all__ = ["Seed", "batch_dims", "batch_shape", "first_draw", "generator", "new_axes"]
 
 Seed = int | np.random.Generator | None
 
@@ -20,32 +21,7 @@ def generator(seed: Seed) -> np.random.Generator:
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"seed must be a whole number of at least 0, a generator or None, but it is {seed!r}; pass one of these."
-        ) from None
-
-
-def positive(name: str, value: Any, zero: bool = False) -> float:
-    """``value`` as a float, or one sentence why not."""
-    kind = "a finite number of at least 0" if zero else "a finite number above 0"
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not np.isfinite(float(value)) or value < 0 or (value == 0 and not zero):
-        raise ValueError(f"{name} must be {kind}, but it is {value!r}; pass such a number.")
-    return float(value)
-
-
-def below_one(name: str, value: Any) -> float:
-    """``value`` as a float in [0, 1), or one sentence why not."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < 1:
-        raise ValueError(f"{name} must be in [0, 1), but it is {value!r}; pass such a number.")
-    return float(value)
-
-
-def whole(name: str, value: Any, least: int = 1) -> int:
-    """``value`` as an int of at least ``least``, or one sentence why not."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, but it is {value!r}; pass such a number.")
-    return int(value)
+        raise refusal("seed", seed, "a whole number of at least 0, a generator or None") from None
 
 
 def batch_shape(num_draws: int | None) -> tuple[int, ...]:
@@ -63,7 +39,7 @@ def first_draw(data: Any, draw: int) -> Any:
     if "draw" not in data.dims:
         return data
     if whole("draw", draw, least=0) >= data.sizes["draw"]:
-        raise ValueError(f"draw must be below the number of draws, {data.sizes['draw']}, but it is {draw}.")
+        raise refusal("draw", draw, f"below the number of draws, {data.sizes['draw']}")
     return data.isel(draw=draw)
 
 

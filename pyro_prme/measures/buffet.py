@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import gammaln
 
-from pyro_prme.measures._common import Seed, batch_shape, generator, whole
+from pyro_prme.checks import whole
+from pyro_prme.measures._common import Seed, batch_shape, generator
 from pyro_prme.measures.crm import completely_random_measure
 from pyro_prme.measures.embedding import Embedding, make_embedding
 from pyro_prme.measures.levy import StableBetaLevy

@@ -12,7 +12,8 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.special import expit, logit
 
-from pyro_prme.measures._common import Seed, generator, positive, whole
+from pyro_prme.checks import positive, refusal, whole
+from pyro_prme.measures._common import Seed, generator
 from pyro_prme.measures.crm import completely_random_measure
 from pyro_prme.measures.embedding import Embedding, Extra, make_embedding
 from pyro_prme.measures.levy import Levy
@@ -70,7 +71,7 @@ def correlated_measure(
         Z ([draw,] N, K), with ``weight`` ([draw,] K), ``ell`` ([draw,] K, dim), ``F`` ([draw,] N, K).
     """
     if kind not in get_args(CorrelatedKind):
-        raise ValueError(f"kind must be one of {get_args(CorrelatedKind)}, but it is {kind!r}; choose one of those.")
+        raise refusal("kind", kind, f"one of {', '.join(get_args(CorrelatedKind))}")
     if kind == "binary" and base.upper > 1:
         raise ValueError("A binary measure needs weights below 1; pass a BetaLevy or StableBetaLevy as its base.")
     rng, kernel = generator(seed), kernel or squared_exponential()

@@ -15,17 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from pyro_prme.measures._common import (
-    Seed,
-    batch_dims,
-    batch_shape,
-    below_one,
-    first_draw,
-    generator,
-    new_axes,
-    positive,
-    whole,
-)
+from pyro_prme.checks import number, positive, whole
+from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes
 from pyro_prme.measures.levy import Levy
 from pyro_prme.measures.poisson import MOST_POINTS, poisson_strip, poisson_window
 
@@ -154,7 +145,7 @@ def stick_breaking(
     Returns:
         Lengths ([draw,] atom).
     """
-    discount = below_one("discount", discount)
+    discount = number("discount", discount, least=0, below=1)
     rng, batch, alpha = generator(seed), batch_shape(num_draws), positive("alpha", alpha)
     num_sticks = whole("num_sticks", num_sticks)
     k = np.arange(1, num_sticks)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyro_prme.measures._common import Seed, generator, positive, whole
+from pyro_prme.checks import positive, whole
+from pyro_prme.measures._common import Seed, generator
 
 __all__ = ["Decoder", "RandomDecoder", "linear_decoder", "random_decoder", "zero_decoder"]
 

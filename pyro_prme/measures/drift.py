@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes, positive, whole
+from pyro_prme.checks import positive, whole
+from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes
 from pyro_prme.measures.decoder import Decoder
 from pyro_prme.measures.embedding import Embedding
 from pyro_prme.measures.hierarchical import prme

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from pyro_prme.measures._common import batch_dims, first_draw, new_axes, positive
+from pyro_prme.checks import positive
+from pyro_prme.measures._common import batch_dims, first_draw, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

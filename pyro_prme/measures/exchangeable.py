@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes, positive, whole
+from pyro_prme.checks import number, whole
+from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes
 from pyro_prme.measures.embedding import Embedding, Interval, _cells, _inside, make_embedding
 from pyro_prme.measures.poisson import poisson_strip
 
@@ -200,9 +201,9 @@ def kallenberg_measure(
     variables = {
         "f": (("object", "feature"), (f or _waves)(vartheta, rng, N)),
         "g": (("cluster", "feature"), (g or _waves)(vartheta, rng, M)),
-        "h": (("feature",), positive("column_lines", column_lines, zero=True) * line),
-        "beta": (("object",), positive("row_lines", row_lines, zero=True) * rng.standard_exponential((*batch, N))),
-        "gamma": ((), positive("diffuse", diffuse, zero=True) * rng.standard_exponential(batch)),
+        "h": (("feature",), number("column_lines", column_lines, least=0) * line),
+        "beta": (("object",), number("row_lines", row_lines, least=0) * rng.standard_exponential((*batch, N))),
+        "gamma": ((), number("diffuse", diffuse, least=0) * rng.standard_exponential(batch)),
         "tau": (("object",), rng.uniform(size=(*batch, N))),
         "rho": (("cluster", "feature"), rng.uniform(size=(*batch, M, num_points))),
         "sigma": (("feature",), points.sigma.values),

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from pyro_prme.measures._common import Seed, batch_dims, first_draw, generator, new_axes, whole
+from pyro_prme.checks import whole
+from pyro_prme.measures._common import Seed, batch_dims, first_draw, generator, new_axes
 from pyro_prme.measures.buffet import buffet_restaurant
 from pyro_prme.measures.decoder import Decoder
 from pyro_prme.measures.exchangeable import graphon

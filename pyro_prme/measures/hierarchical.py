@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyro_prme.measures._common import Seed, batch_shape, generator, positive, whole
+from pyro_prme.checks import positive, whole
+from pyro_prme.measures._common import Seed, batch_shape, generator
 from pyro_prme.measures.crm import completely_random_measure, stick_breaking
 from pyro_prme.measures.decoder import Decoder, linear_decoder, random_decoder, zero_decoder
 from pyro_prme.measures.embedding import Embedding, make_embedding

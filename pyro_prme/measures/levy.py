@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from pyro_prme.measures._common import below_one, positive, whole
+from pyro_prme.checks import number, positive, whole
 from pyro_prme.measures._numerics import SMALLEST_LOG, beta_constant, beta_tail, gamma_tail, invert_tail
 
 __all__ = ["BetaLevy", "GammaLevy", "GeneralizedGammaLevy", "Levy", "StableBetaLevy"]
@@ -144,7 +144,7 @@ class GeneralizedGammaLevy(Levy):
     def __post_init__(self) -> None:
         positive("mass", self.mass)
         positive("rate", self.rate)
-        below_one("discount", self.discount)
+        number("discount", self.discount, least=0, below=1)
 
     @property
     def mean(self) -> float:
@@ -218,13 +218,8 @@ class StableBetaLevy(Levy):
 
     def __post_init__(self) -> None:
         positive("mass", self.mass)
-        below_one("discount", self.discount)
-        number = isinstance(self.concentration, Real)
-        if not number or not -self.discount < self.concentration <= LARGEST_CONCENTRATION:
-            raise ValueError(
-                f"concentration must be above -discount = {-self.discount} and at most {LARGEST_CONCENTRATION:g}, "
-                f"but it is {self.concentration!r}; choose one in that range."
-            )
+        number("discount", self.discount, least=0, below=1)
+        number("concentration", self.concentration, above=0.0 - self.discount, most=LARGEST_CONCENTRATION)
 
     @property
     def mean(self) -> float:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pyro_prme.measures._common import Seed, batch_dims, batch_shape, generator, new_axes, positive, whole
+from pyro_prme.checks import positive, whole
+from pyro_prme.measures._common import Seed, batch_dims, batch_shape, generator, new_axes
 from pyro_prme.measures.embedding import Embedding, make_embedding
 
 if TYPE_CHECKING:
@@ -240,10 +241,7 @@ def random_paintbox(
         seed: Seed or numpy generator.
         num_draws: Number of independent paintboxes; None gives one without a draw dimension.
     """
-    if whole("num_features", num_features) > 100:
-        raise ValueError(
-            f"num_features must be at most 100, but it is {num_features}; the grid would not fit in memory."
-        )
+    whole("num_features", num_features, most=100)  # the grid of more would not fit in memory
     rng, shape = generator(seed), (*batch_shape(num_draws), num_features)
     log_volume = np.log(rng.beta(positive("alpha", alpha), 1, shape)).cumsum(-1)
     share = rng.uniform(size=shape)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes, positive, whole
+from pyro_prme.checks import positive, whole
+from pyro_prme.measures._common import Seed, batch_dims, batch_shape, first_draw, generator, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-from pyro_prme.measures._common import positive, whole
+from pyro_prme.checks import positive, whole
 from pyro_prme.measures.decoder import Decoder, zero_decoder
 from pyro_prme.measures.levy import BetaLevy, GammaLevy, Levy
 

@@ -28,7 +28,6 @@ __all__ = [
     "picked",
     "plain",
     "points",
-    "positive_whole",
     "prior_mean",
     "svd_plane",
 ]
@@ -86,13 +85,6 @@ def picked(values: Sequence[int] | np.ndarray, size: int, what: str) -> np.ndarr
     if numbers.size == 0 or numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= size:
         raise ValueError(f"{what} is {np.asarray(values).tolist()}: give whole numbers from 0 to {size - 1}.")
     return numbers
-
-
-def positive_whole(**values: int) -> None:
-    """Refuses settings that are not whole numbers of at least one."""
-    for name, value in values.items():
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name} is {value!r}: give a whole number of at least 1.")
 
 
 def labels(posterior: Posterior, corpus: Corpus, num_words: int, by: str) -> list[list[str]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
+from pyro_prme.checks import choice, whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.draws import draw_words, posterior_factors
 from pyro_prme.plots import _common as common
@@ -48,7 +49,7 @@ def plot_embeddings(
     """
     common.check(posterior, corpus)
     common.need_random_function(posterior, "Embeddings")
-    common.positive_whole(num_topics=num_topics)
+    whole("num_topics", num_topics)
     places = common.svd_plane(posterior.embeddings(corpus).values)[2]
     main = posterior.proportions(corpus).values.argmax(1)
     if topics is None:
@@ -127,9 +128,8 @@ def plot_predictive_check(
         >>> ax = plot_predictive_check(posterior, corpus, "document_frequency", draws=20)
     """
     common.check(posterior, corpus)
-    if statistic not in STATISTICS:
-        raise ValueError(f"statistic is {statistic!r}: choose one of {', '.join(STATISTICS)}.")
-    common.positive_whole(draws=draws)
+    choice("statistic", statistic, STATISTICS)
+    whole("draws", draws)
     compute, of, name = STATISTICS[statistic]
     rng, factors = np.random.default_rng(seed), posterior_factors(posterior, corpus)
     drawn = np.stack(

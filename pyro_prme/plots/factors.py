@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyro_prme.batch import Batch
+from pyro_prme.checks import whole
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.plots import _common as common
 from pyro_prme.swaps.factors import FactorModel, dense
@@ -47,7 +48,7 @@ def plot_factors(
     observed = dense(batch, guide.model.vocab_size) if isinstance(batch, Batch) else None
     if observed is None:
         raise ValueError("The batch has no values to compare with: give one of `model.batch_of(X)`.")
-    common.positive_whole(draws=draws)
+    whole("draws", draws)
     Z, theta = (mean.numpy() for mean in posterior_means(guide, batch, draws, seed))
     size = Z * np.abs(theta).sum(1)  # (B, K): the part of a factor in a row
     factors = np.argsort(-size.mean(0), kind="stable")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyro_prme.checks import choice, positive, whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.plots import _common as common
 from pyro_prme.posterior import Posterior
@@ -82,11 +83,12 @@ def plot_paintboxes(
     """
     common.check(posterior, corpus)
     common.need_random_function(posterior, "Paintboxes")
-    if scale not in SCALES:
-        raise ValueError(f"scale is {scale!r}: choose 'relative' or 'strength'.")
-    if limit is not None and not 0 < limit < np.inf:
-        raise ValueError(f"limit is {limit}: half the side of the square must be a positive number, such as 0.2.")
-    common.positive_whole(num_topics=num_topics, num_words=num_words, resolution=resolution)
+    choice("scale", scale, SCALES)
+    if limit is not None:
+        positive("limit", limit)
+    whole("num_topics", num_topics)
+    whole("num_words", num_words)
+    whole("resolution", resolution)
     h = posterior.embeddings(corpus).values
     mean, directions, places = common.svd_plane(h)
     shares = posterior.proportions(corpus).values  # (N, K)

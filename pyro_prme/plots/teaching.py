@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyro_prme.batch import Batch
+from pyro_prme.checks import choice
 from pyro_prme.measures import FeaturePaintbox, random_paintbox
 from pyro_prme.plots import _common as common
 from pyro_prme.prototype import eval_mode
@@ -80,8 +81,7 @@ def plot_model(model: Callable, batch: Batch, *, backend: str = "matplotlib", ax
     Example:
         >>> ax = plot_model(posterior.model, Batch.from_csr(corpus.counts, [0, 1]))
     """
-    if backend not in ("graphviz", "matplotlib"):
-        raise ValueError(f"backend is {backend!r}: choose 'matplotlib' or 'graphviz'.")
+    choice("backend", backend, ("matplotlib", "graphviz"))
     if not isinstance(batch, Batch):
         raise ValueError(f"batch is a {type(batch).__name__}: give a Batch, such as Batch.from_csr makes.")
     import pyro

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyro_prme.checks import whole
 from pyro_prme.corpus import Corpus
 from pyro_prme.plots import _common as common
 from pyro_prme.posterior import Posterior
@@ -73,7 +74,7 @@ def _chosen(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Topics (default those most used) in an order where neighbours correlate, their correlations and usage."""
     common.check(posterior, corpus)
-    common.positive_whole(num_topics=num_topics)
+    whole("num_topics", num_topics)
     matrix = posterior.topic_correlations(corpus, kind=kind).values
     usage = posterior.usage(corpus).values
     if topics is None:
@@ -168,7 +169,7 @@ def plot_correlation_graph(
     from matplotlib.lines import Line2D
 
     chosen, matrix, usage = _chosen(posterior, corpus, topics, num_topics, kind)
-    common.positive_whole(num_edges=num_edges)
+    whole("num_edges", num_edges)
     first, second = np.triu_indices(len(chosen), 1)
     strength = np.abs(matrix[first, second])
     strongest = [e for e in np.argsort(-strength, kind="stable")[:num_edges] if strength[e] > 0]

@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
 from pyro_prme.bounds import elog_gamma_loadings, gamma_entropy, profiled_loadings
+from pyro_prme.checks import choice
 from pyro_prme.expectations import expected, expected_exp_neg, expected_log, expected_log_rows
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.prototype import Draw, Prototype
@@ -67,8 +68,7 @@ class GammaLoadings(Rule):
         topics: str = "theta",
     ) -> None:
         super().__init__()
-        if objective not in ("profiled", "plain"):
-            raise ValueError(f"objective is {objective!r}: choose 'profiled' or 'plain'.")
+        choice("objective", objective, ("profiled", "plain"))
         self.by_mean = by_mean
         self.objective, self.max_sweeps, self.tolerance = objective, max_sweeps, tolerance
         self.scale, self.assignment, self.topics = scale, assignment, topics

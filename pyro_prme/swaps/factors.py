@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
+from pyro_prme.counts import sound_csr
 from pyro_prme.networks import Stack
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import REGISTRY, Point, Rule
@@ -205,7 +206,7 @@ class FactorModel(GuidedModel):
 
     def checked(self, values: Any, rows: Any) -> tuple[Any, np.ndarray]:
         """A table as an array or a sparse matrix, and the chosen rows; or one sentence why not."""
-        table = values if sparse.issparse(values) else np.asarray(values)
+        table = sound_csr(values) if sparse.issparse(values) else np.asarray(values)
         if table.ndim != 2 or table.shape[1] != self.vocab_size:
             raise ValueError(
                 f"The table has shape {tuple(table.shape)}: it must have the model's {self.vocab_size} columns."

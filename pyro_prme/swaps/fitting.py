@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +11,7 @@ from pyro import distributions as dist
 from torch import Tensor
 
 from pyro_prme.batch import Batch
+from pyro_prme.checks import all_settings, whole
 from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.evaluate import log_predictive
 from pyro_prme.guide import ClosedFormGuide
@@ -56,24 +56,19 @@ def _factor_model_of(guide: ClosedFormGuide, otherwise: str) -> FactorModel:
 def _check(guide: ClosedFormGuide, batch: Batch, **counts: int) -> None:
     """Refuses what is no batch of the guide's model, and numbers below 1."""
     model = _model_of(guide)
-    whole = isinstance(model, FactorModel)
-    make = "model.batch_of(X)" if whole else "Batch.from_csr(counts)"
+    rows = isinstance(model, FactorModel)
+    make = "model.batch_of(X)" if rows else "Batch.from_csr(counts)"
     if not isinstance(batch, Batch):
         raise ValueError(f"The data are {type(batch).__name__}, not a batch: make one with `{make}`.")
-    real = whole and isinstance(model.to_draw(1), Rows)
+    real = rows and isinstance(model.to_draw(1), Rows)
     if isinstance(batch, Rows) != real:
         given, wanted = ("real-valued rows", "counts") if isinstance(batch, Rows) else ("counts", "real-valued rows")
         raise ValueError(f"The batch is of {given} and {type(model).__name__} is of {wanted}: make it with `{make}`.")
     if (batch.values if isinstance(batch, Rows) else batch.word) is None:
         raise ValueError(f"The batch has no values, since the model is to draw them: make one with `{make}`.")
     model.check(batch)
-    _check_counts(**counts)
-
-
-def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
-        if not isinstance(count, Integral) or count < 1:
-            raise ValueError(f"{name} is {count}: it must be a whole number of at least 1.")
+        whole(name, count)
 
 
 def fit(
@@ -92,6 +87,7 @@ def fit(
         The bound at each round.
     """
     _check(guide, batch, epochs=epochs)
+    all_settings(learning_rate=learning_rate, seed=seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         guide.plan(batch)
@@ -127,7 +123,7 @@ def fit_best(
     Returns:
         The guide and its history.
     """
-    _check_counts(starts=starts)
+    whole("starts", starts)
     runs = []
     for seed in range(starts):
         with torch.random.fork_rng(devices=[]):
@@ -248,7 +244,7 @@ def completion_score(guide: ClosedFormGuide, split: TokenSplit, draws: int = 50,
         seed: of the draws.
     """
     model = _model_of(guide)
-    _check_counts(draws=draws)
+    whole("draws", draws)
     if not isinstance(split, TokenSplit):
         raise ValueError(f"The split is a {type(split).__name__}: make one with `corpus.split_tokens(observed, seed)`.")
     if not guide.rules:

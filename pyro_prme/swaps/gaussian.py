@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
+from pyro_prme.checks import positive
 from pyro_prme.expectations import expected, expected_log
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import Point, Rule, Run
@@ -43,8 +44,7 @@ class GaussianPRME(RowModel):
 
     def __init__(self, *args: Any, theta_scale: float = 1.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not (theta_scale > 0 and math.isfinite(theta_scale)):
-            raise ValueError(f"theta_scale is {theta_scale}: it must be a positive number.")
+        positive("theta_scale", theta_scale)
         self.theta_scale = theta_scale
 
     def sample_factors(self, topics: pyro.plate) -> Tensor:

@@ -10,7 +10,8 @@ from pyro import distributions as dist
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
-from pyro_prme.model import PRME, check_positive
+from pyro_prme.checks import positive
+from pyro_prme.model import PRME
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules import GaussianFunction, Rule, Run
 from pyro_prme.swaps.guides import GuidedModel
@@ -49,7 +50,8 @@ class GaussianProcessPRME(GuidedModel):
                     "do not go together in one model."
                 )
         super().__init__(*args, **kwargs)
-        check_positive(amplitude=amplitude, length_scale=length_scale, nugget=nugget)
+        for setting, value in {"amplitude": amplitude, "length_scale": length_scale, "nugget": nugget}.items():
+            positive(setting, value)
         self.log_amplitude = nn.Parameter(torch.tensor(float(amplitude)).log())
         self.log_length_scale = nn.Parameter(torch.tensor(float(length_scale)).log())
         self.nugget = nugget

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_prme.batch import Batch
+from pyro_prme.checks import choice
 from pyro_prme.expectations import expected, expected_log, expected_log_rows
 from pyro_prme.kernels import LocalStep
 from pyro_prme.prototype import Prototype
@@ -39,8 +40,7 @@ class PoissonPRME(FactorModel):
 
     def __init__(self, *args: Any, factors: str = "dirichlet", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if factors not in ("dirichlet", "gamma"):
-            raise ValueError(f"factors is {factors!r}: choose 'dirichlet' or 'gamma'.")
+        choice("factors", factors, ("dirichlet", "gamma"))
         self.factors = factors
 
     def sample_theta(self) -> Tensor:

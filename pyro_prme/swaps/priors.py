@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from pyro import distributions as dist
 from torch import Tensor, nn
 
 from pyro_prme.batch import Batch
-from pyro_prme.model import HDP, PRME, check_positive
+from pyro_prme.checks import number, positive
+from pyro_prme.model import HDP, PRME
 from pyro_prme.swaps.guides import GuidedModel
 
 __all__ = [
@@ -43,8 +43,7 @@ class PitmanYorPRME(PRME):
 
     def __init__(self, *args: Any, discount: float = 0.25, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if not (isinstance(discount, Real) and 0 <= float(discount) < 1):
-            raise ValueError(f"discount is {discount!r}: it must be a number, at least 0 and below 1.")
+        number("discount", discount, least=0, below=1)
         self.discount = discount
 
     def sample_V(self) -> Tensor:
@@ -81,7 +80,7 @@ class LogNormalPRME(PRME):
 
     def __init__(self, *args: Any, spread: float = 1.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        check_positive(spread=spread)
+        positive("spread", spread)
         self.spread = spread
 
     def sample_Z(self, V: Tensor, f: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ def test_batches():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: correlated_measure("normal", 3, 3, GammaLevy(1.0)), "kind must be one of"),
+        (lambda: correlated_measure("normal", 3, 3, GammaLevy(1.0)), "kind is 'normal': it must be one of"),
         (lambda: correlated_measure("binary", 3, 3, GammaLevy(1.0)), "weights below 1"),
         (lambda: correlated_measure("gamma", 0, 3, GammaLevy(1.0)), "num_objects"),
         (

@@ -158,7 +158,7 @@ def test_same_seed_same_numbers_and_generators_move_on():
         (lambda: poisson_window(1.0, -1.0), "height"),
         (lambda: poisson_window(1.0, 1e30), "a smaller one"),
         (lambda: poisson_strip(3, seed=-1), "seed"),
-        (lambda: poisson_strip(3, seed=0, num_draws=2).plot(draw=2), "draw must be below"),
+        (lambda: poisson_strip(3, seed=0, num_draws=2).plot(draw=2), "draw is 2: it must be below"),
         (lambda: poisson_strip(0), "num_points"),
     ],
 )

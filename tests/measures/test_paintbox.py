@@ -151,7 +151,7 @@ def test_lengths_and_codes_may_be_lists():
         (lambda: PartitionPaintbox([np.nan, 0.2]), "sum to at most 1"),
         (lambda: random_paintbox(3).intersection_volume([3]), "features must lie"),
         (lambda: random_paintbox(3, seed="x"), "seed"),
-        (lambda: random_paintbox(101), "at most 100"),
+        (lambda: random_paintbox(101), "num_features is 101: it must be a whole number from 1 to 100"),
         (lambda: random_paintbox(3, num_draws=0), "num_draws"),
         (lambda: random_paintbox(3, num_draws=2).draw(2), "no draw 2: this paintbox has 2 draws"),
         (lambda: random_paintbox(3).draw(0), "this paintbox has no draws"),

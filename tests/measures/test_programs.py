@@ -197,9 +197,9 @@ def test_mass_is_inferred_by_nuts():
     ("make", "words"),
     [
         (lambda: pyro_sticks("", 1.0, 1), "num_sticks"),
-        (lambda: pyro_sticks("", -1.0, 5), "alpha must be a finite number above 0"),
-        (lambda: pyro_prme_loadings("", 3, 5, beta=-1.0), "beta must be a finite number above 0"),
-        (lambda: pyro_prme_loadings("", 3, 5, alpha=0.0), "alpha must be a finite number above 0"),
+        (lambda: pyro_sticks("", -1.0, 5), "alpha is -1.0: it must be a finite number above 0"),
+        (lambda: pyro_prme_loadings("", 3, 5, beta=-1.0), "beta is -1.0: it must be a finite number above 0"),
+        (lambda: pyro_prme_loadings("", 3, 5, alpha=0.0), "alpha is 0.0: it must be a finite number above 0"),
         (lambda: pyro_gamma_process("", 1.0, 0), "num_atoms"),
         (lambda: pyro_prme_loadings("", 0, 5), "num_objects"),
         (lambda: pyro_prme_loadings("", 3, 5, dim_h=0), "dim_h"),

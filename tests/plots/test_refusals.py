@@ -60,7 +60,7 @@ def test_wrong_teaching_objects_are_refused(corpus, posterior):
         lambda: plots.plot_model(posterior.model, corpus),
         lambda: plots.plot_model(posterior.model, batch, backend="svg"),
     ):
-        with pytest.raises(ValueError, match=r"give|choose"):
+        with pytest.raises(ValueError, match=r"give|must be"):
             call()
 
 

@@ -79,7 +79,7 @@ def test_nothing_of_a_run_stays_with_the_model():
 
 def test_wrong_settings_are_refused():
     for name in ("amplitude", "length_scale", "nugget"):
-        with pytest.raises(ValueError, match=f"{name} is 0.0: it must be a positive number"):
+        with pytest.raises(ValueError, match=f"{name} is 0.0: it must be a finite number above 0"):
             GaussianProcessPRME(K, D, N, **{name: 0.0})
 
 

@@ -134,9 +134,10 @@ def _positions(where: Random, size: int) -> Entry:
         )
     indices = tuple(dict.fromkeys(i for t in where.terms or () for c in t.constants for i in c.indices))
     at = lifted_values(where, indices).long().reshape([i.size for i in indices])
-    if at.numel() and not -size <= int(at.min()) <= int(at.max()) < size:
+    least = int(at.min()) if at.numel() else 0
+    if at.numel() and not -size <= least <= int(at.max()) < size:
         raise IndexError(f"an index is out of bounds for dimension with size {size}")
-    at = at % max(size, 1)
+    at = at if least >= 0 else at % size
     if len(indices) == 1 and indices[0].size == size and torch.equal(at, torch.arange(size)):
         return indices[0]
     return Gather(at, indices)

@@ -132,7 +132,7 @@ def _two(term: Term, kind: str) -> tuple[Factor, Factor]:
 def _tokens(chosen: Factor) -> tuple[tuple[Index, ...], Entry]:
     """Indices of the tokens, and that of the value."""
     *tokens, value = (e for e in chosen.entries if not _constant(e))
-    if not tokens or not all(isinstance(e, Index) for e in (*tokens, value)):
+    if not all(isinstance(e, Index) for e in (*tokens, value)):
         raise NotThisForm("choices are gathered themselves")
     return tuple(e for e in tokens if isinstance(e, Index)), value
 
@@ -142,7 +142,10 @@ def _constant(entry: Entry) -> bool:
 
 
 def _two_entries(f: Factor) -> tuple[Entry, Entry]:
-    entries = [e for e in f.entries if not _constant(e)]
+    """The entries of a variable of two dimensions, further ones of size one left out."""
+    entries = list(f.entries)
+    while len(entries) > 2 and any(map(_constant, entries)):
+        entries.remove(next(filter(_constant, entries)))
     if len(entries) != 2:
         raise NotThisForm(f"{f.variable} has {len(entries)} dimensions and not two")
     return entries[0], entries[1]

@@ -1,0 +1,260 @@
+"""Inference on data in batches: coordinate ascent and its stochastic form, from one step."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyro
+import torch
+from pyro import poutine
+from torch import Tensor, nn
+
+from pyro_prme.inference.data import Data
+from pyro_prme.inference.guide import ClosedFormGuide
+from pyro_prme.inference.optimisers import make_optimisers
+from pyro_prme.inference.options import RunOptions
+from pyro_prme.inference.run import Run
+from pyro_prme.inference.session import evaluating
+from pyro_prme.updates import robbins_monro_rate
+
+__all__ = ["TrainOptions", "Trainer"]
+
+MODES = ("batch", "online")
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How a trainer goes about it.
+
+    Args:
+        mode: "batch" takes one natural step of rate 1 an epoch, from all batches; "online" one after each batch, at
+            rate (delay + t)^-decay.
+        batch_size: rows a step.
+        learning_rate: of Adam, for what gradients move and has no rate of its own.
+        weight_decay: of Adam, likewise.
+        gradient_steps: gradient steps after an E-step.
+        delay, decay: t0 and kappa.
+        seed: decides the order of rows and all noise.
+    """
+
+    mode: str = "batch"
+    batch_size: int = 500
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.0
+    gradient_steps: int = 1
+    delay: float = 100.0
+    decay: float = 0.75
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"mode is {self.mode!r}: choose 'batch' or 'online'.")
+        if not 0.5 < self.decay <= 1 or self.delay < 0:
+            raise ValueError(
+                f"delay is {self.delay} and decay {self.decay}: t0 is at least 0, kappa above 0.5 and at most 1."
+            )
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size is {self.batch_size}: it must be at least 1.")
+
+
+class Trainer:
+    """Fits a guide, and what its model learns, to data in batches.
+
+    A step is: E-step on the batch in evaluation mode, statistics, gradient steps on the bound in training mode with the
+    E-step held, and, online, a natural step. In batch mode the statistics of all batches make one natural step of rate
+    1 an epoch.
+
+    The trainer has a random state of its own and leaves the global one alone.
+
+    Args:
+        guide: of the model.
+        data: what to fit.
+        options: how.
+        start: passed to the guide's `begin`; None goes on from the guide's state.
+    """
+
+    def __init__(
+        self, guide: ClosedFormGuide, data: Data, options: TrainOptions | None = None, *, start: str | None = "default"
+    ) -> None:
+        self.guide, self.data, self.options = guide, data, options or TrainOptions()
+        if not len(data):
+            raise ValueError("The data have no rows: there is nothing to fit.")
+        self.rng = np.random.default_rng(self.options.seed)
+        self.steps = 0
+        self.history: list[dict[str, Any]] = []
+        self._torch_state = torch.Generator().manual_seed(self.options.seed).get_state()
+        with self._random_state():
+            guide.plan(*data.batch(self._some_rows()))
+            if start is not None:
+                guide.begin(data, start, self.options.seed)
+            self.optimisers = self._make_optimisers()
+
+    def _some_rows(self) -> np.ndarray:
+        """Rows for the plan: few, since the form of the model is the same for all."""
+        typical = getattr(self.data, "typical_rows", None)
+        return typical(8) if typical is not None else np.arange(min(8, len(self.data)))
+
+    def _make_optimisers(self) -> list[torch.optim.Optimizer]:
+        modules: list[nn.Module] = [self.guide]
+        model = self.guide.model
+        if isinstance(model, nn.Module):
+            modules.append(model)
+        stored: list[Tensor] = []
+        if not isinstance(model, nn.Module):
+            with poutine.trace(param_only=True) as found:
+                self.guide.run(*self.data.batch(self._some_rows()))
+            values: list[Any] = [site["value"] for site in found.trace.nodes.values()]
+            stored = [value.unconstrained() for value in values]
+        claims: Any = list(self.guide.claims)
+        rates = {"learning_rate": self.options.learning_rate, "weight_decay": self.options.weight_decay}
+        return make_optimisers(claims, modules, stored, **rates)
+
+    @contextmanager
+    def _random_state(self) -> Iterator[None]:
+        """Torch draws from the trainer's own random state within it."""
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._torch_state)
+            yield
+            self._torch_state = torch.get_rng_state()
+
+    def batches(self, *, shuffle: bool) -> Iterator[np.ndarray]:
+        """The numbers of all rows, once each, in batches."""
+        size = len(self.data)
+        order = self.rng.permutation(size) if shuffle else np.arange(size)
+        yield from np.array_split(order, -(-size // self.options.batch_size))
+
+    def step(self, rows: np.ndarray) -> dict[str, float]:
+        """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
+        args = self.data.batch(rows)
+        run, terms = self._expect(args, slow=False)
+        online = self.options.mode == "online"
+        self._gather(run, 1.0 if online else len(rows) / len(self.data))
+        if self.optimisers:
+            self._gradient_steps(args, run)
+        self.steps += 1
+        if online:
+            self._natural_step(robbins_monro_rate(self.steps, self.options.delay, self.options.decay))
+        return terms
+
+    def _gather(self, run: Run, share: float) -> None:
+        claims: Any = list(self.guide.claims)
+        for claim in claims:
+            claim.gather(run, share)
+
+    def _natural_step(self, rate: float) -> None:
+        claims: Any = list(self.guide.claims)
+        for claim in claims:
+            claim.natural_step(rate)
+
+    def _gradient_steps(self, args: tuple, run: Run) -> None:
+        held = RunOptions(held=run.local)
+        with pyro.validation_enabled(False):
+            for _ in range(self.options.gradient_steps):
+                for optimiser in self.optimisers:
+                    optimiser.zero_grad()
+                objective = -self.guide.run(*args, options=held).objective()
+                if not objective.requires_grad:
+                    return
+                objective.backward()
+                for optimiser in self.optimisers:
+                    optimiser.step()
+
+    @torch.no_grad()
+    def _expect(self, args: tuple, *, slow: bool) -> tuple[Run, dict[str, float]]:
+        """A run in evaluation mode, and its terms of the bound that are slow or are not."""
+        with evaluating(self.guide.model, self.guide), pyro.validation_enabled(False):
+            run = self.guide.run(*args)
+            terms = {name: float(term) for name, term in run.terms(slow=slow).items()}
+        self._check_finite({f"the bound at site {name}": torch.tensor(term) for name, term in terms.items()})
+        return run, terms
+
+    def _check_finite(self, numbers: Mapping[str, Tensor]) -> None:
+        for name, value in numbers.items():
+            if not math.isfinite(value.sum()):
+                raise ValueError(
+                    f"After {self.steps} steps {name} is not finite: the fit has diverged. Start again with a smaller "
+                    "learning_rate."
+                )
+
+    def epoch(self) -> dict[str, Any]:
+        """One pass over the data; returns and records its running bound: each batch as its step found it."""
+        totals: dict[str, float] = {}
+        batch_mode = self.options.mode == "batch"
+        with self._random_state():
+            slow = self._slow_terms() if batch_mode else {}
+            for rows in self.batches(shuffle=True):
+                share = len(rows) / len(self.data)
+                for name, term in self.step(rows).items():
+                    totals[name] = totals.get(name, 0.0) + share * term
+            if batch_mode:
+                self._natural_step(1.0)
+            else:
+                slow = self._slow_terms()
+            self.guide.after_epoch(self.data)
+        terms = totals | slow
+        record = {
+            "epoch": len(self.history) + 1,
+            "rows": (len(self.history) + 1) * len(self.data),
+            "bound": sum(terms.values()),
+            "terms": terms,
+        }
+        self.history.append(record)
+        return record
+
+    def fit(
+        self, epochs: int, callback: Callable[[Trainer, dict[str, Any]], None] | None = None
+    ) -> list[dict[str, Any]]:
+        """Runs epochs; the callback sees the trainer and each epoch's record, and may add to the record."""
+        for _ in range(epochs):
+            record = self.epoch()
+            if callback is not None:
+                callback(self, record)
+        return self.history
+
+    @torch.no_grad()
+    def bound(self) -> dict[str, float]:
+        """The bound of all data by site as it stands, in evaluation mode, with a fresh E-step."""
+        totals: dict[str, float] = {}
+        with self._random_state():
+            for rows in self.batches(shuffle=False):
+                share = len(rows) / len(self.data)
+                for name, term in self._expect(self.data.batch(rows), slow=False)[1].items():
+                    totals[name] = totals.get(name, 0.0) + share * term
+            return totals | self._slow_terms()
+
+    def _slow_terms(self) -> dict[str, float]:
+        """Terms that take long and do not depend on the batch."""
+        claims: Any = list(self.guide.claims)
+        if not any(claim.slow for claim in claims):
+            return {}
+        return self._expect(self.data.batch(self._some_rows()[:1]), slow=True)[1]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a later trainer on the same data needs to go on as if never interrupted."""
+        model = self.guide.model
+        return {
+            "model": model.state_dict() if isinstance(model, nn.Module) else {},
+            "guide": self.guide.state_dict(),
+            "optimizers": [optimiser.state_dict() for optimiser in self.optimisers],
+            "torch_state": self._torch_state,
+            "numpy_state": self.rng.bit_generator.state,
+            "steps": self.steps,
+            "history": self.history,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from a state; the trainer must have been built alike, with start=None to save time."""
+        if isinstance(self.guide.model, nn.Module):
+            self.guide.model.load_state_dict(state["model"])
+        self.guide.load_state_dict(state["guide"])
+        for optimiser, part in zip(self.optimisers, state["optimizers"], strict=True):
+            optimiser.load_state_dict(copy.deepcopy(part))
+        self._torch_state = state["torch_state"]
+        self.rng.bit_generator.state = state["numpy_state"]
+        self.steps, self.history = state["steps"], list(state["history"])
