@@ -81,7 +81,8 @@ class Factors:
     def update(self, name: str, rate: float = 1.0) -> None:
         """Moves one factor to its optimum given the others, or a part of the way in natural parameters."""
         old, new = self.natural[name], self.target(name)
-        self.natural[name] = new if rate == 1 else {key: old[key].lerp(new[key], rate) for key in new}
+        # not lerp, which has no number for values that were excluded and stay so
+        self.natural[name] = new if rate == 1 else {key: (1 - rate) * old[key] + rate * new[key] for key in new}
 
     def sweep(self, names: Iterable[str] | None = None, rate: float = 1.0) -> None:
         """Updates the factors one after the other."""

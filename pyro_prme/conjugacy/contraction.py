@@ -36,8 +36,8 @@ class Memory:
         return known[2] if known is not None and known[0] is a and known[1] is b else None
 
     def keep(self, key: Hashable, a: Tensor, b: Tensor, result: Operand) -> None:
-        """Remembers a result that is much smaller than what it was made from."""
-        if result[0].numel() * _SHRINKS <= max(a.numel(), b.numel()):
+        """Remembers a result that is much smaller than what it was made from, unless it carries a graph."""
+        if result[0].numel() * _SHRINKS <= max(a.numel(), b.numel()) and not result[0].requires_grad:
             self._known[key] = (a, b, result)
 
 

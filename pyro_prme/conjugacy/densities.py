@@ -10,14 +10,16 @@ from typing import Any
 import torch
 from pyro import distributions as dist
 from torch import distributions as td
+from torch.distributions.utils import clamp_probs
 
 from pyro_prme.conjugacy.operations.indexing import get_item
 from pyro_prme.conjugacy.operations.logarithms import log_sum_exp_bound
 from pyro_prme.conjugacy.operations.shapes import expand
-from pyro_prme.conjugacy.random_tensor import Random, inner_indices, lift, lifted_values, variables_in
+from pyro_prme.conjugacy.random_tensor import Random, is_lifted, lift, lifted_values, variables_in
 from pyro_prme.conjugacy.refusal import Refused
+from pyro_prme.conjugacy.terms import as_float
 
-__all__ = ["DENSITIES", "is_random", "log_density"]
+__all__ = ["DENSITIES", "is_random", "log_density", "randoms_of"]
 
 _DEPTH = 6  # how deep distributions are nested, at most
 
@@ -48,10 +50,16 @@ def log_density(fn: Any, value: Any) -> Any:
     """ln p(value), by element of the batch, as a tensor or a `Random`."""
     if not is_random(fn) and not isinstance(value, Random):
         return fn.log_prob(value)
-    for kind in type(fn).__mro__:
-        if kind in DENSITIES:
-            return DENSITIES[kind](fn, value)
-    return fn.log_prob(value)  # a distribution of the user's own: its log_prob is torch code as the model is
+    kind = next((kind for kind in type(fn).__mro__ if kind in DENSITIES), None)
+    if kind is None or _has_density_of_its_own(type(fn), kind):
+        return fn.log_prob(value)  # torch code, as the model is
+    return DENSITIES[kind](fn, value)
+
+
+def _has_density_of_its_own(cls: type, kind: type) -> bool:
+    """Whether a class gives another log density than the class it is derived from."""
+    owner = next(c for c in cls.__mro__ if "log_prob" in vars(c))
+    return owner is not kind and issubclass(owner, kind) and owner.__module__ != "pyro.distributions.torch"
 
 
 def _sum_rightmost(x: Any, dims: int) -> Any:
@@ -60,11 +68,7 @@ def _sum_rightmost(x: Any, dims: int) -> Any:
 
 def known(x: Any) -> Any:
     """A random tensor that is a constant after all, as a plain one."""
-    if not isinstance(x, Random) or x.terms is None or x.selections or any(t.factors or t.bounds for t in x.terms):
-        return x
-    if not x.terms:
-        return torch.zeros(x.shape, dtype=x.dtype)
-    if len(x.terms) > 1 or inner_indices(x, x.terms[0]):
+    if not isinstance(x, Random) or x.selections or not is_lifted(x):
         return x
     indices = [i for i in x.dims if i is not None]
     return lifted_values(x, indices).expand([n for n in x.shape if n != 1]).reshape(x.shape)
@@ -91,7 +95,10 @@ def _factor(fn: Any, x: Any) -> Any:
 
 
 def _point(fn: Any, x: Any) -> Any:
-    raise Refused(variables_in((fn.v, x)), "it is the place of a Delta distribution")
+    places = variables_in((fn.v, x))
+    if places:
+        raise Refused(places, "it is the place of a Delta distribution")
+    return dist.Delta(fn.v, event_dim=fn.event_dim).log_prob(x) + fn.log_density
 
 
 def _transformed(fn: Any, y: Any) -> Any:
@@ -110,7 +117,7 @@ def _transformed(fn: Any, y: Any) -> Any:
 
 
 def _normal(fn: Any, x: Any) -> Any:
-    precision = fn.scale**-2
+    precision = _as_float(fn.scale) ** -2
     return precision.log() * 0.5 - precision * (x - fn.loc) ** 2 * 0.5 - 0.5 * math.log(2 * math.pi)
 
 
@@ -173,8 +180,22 @@ def _dirichlet(fn: Any, x: Any) -> Any:
     return ((a - 1) * x.log()).sum(-1) + torch.lgamma(a.sum(-1)) - torch.lgamma(a).sum(-1)
 
 
+def _as_float(x: Any) -> Any:
+    return x if isinstance(x, Random) else as_float(x)
+
+
 def _log_probs(fn: Any) -> Any:
-    return vars(fn)["probs"].log() if "probs" in vars(fn) else fn.logits
+    """ln p by value."""
+    probs = vars(fn).get("probs")
+    return _clamped(probs).log() if isinstance(probs, Random) else fn.logits
+
+
+def _clamped(probs: Any) -> Any:
+    """Probabilities without zeros and ones, as torch has them, where they can be known to be that."""
+    if not isinstance(probs, Random):
+        return clamp_probs(probs)
+    eps = torch.finfo(probs.dtype).eps
+    return probs.clamp(min=eps, max=1 - eps) if is_lifted(probs) else probs
 
 
 def _categorical(fn: Any, x: Any) -> Any:
@@ -201,7 +222,8 @@ def _log_odds(fn: Any) -> tuple[Any, Any]:
     if "probs" not in vars(fn):
         logits = lift(fn.logits)
         raise Refused(logits.variables, f"it enters the logits of a {type(fn).__name__}")
-    return fn.probs.log(), (1 - fn.probs).log()
+    p = _clamped(fn.probs)
+    return p.log(), (1 - p).log()
 
 
 def _bernoulli(fn: Any, x: Any) -> Any:
@@ -212,8 +234,8 @@ def _bernoulli(fn: Any, x: Any) -> Any:
 def _binomial(fn: Any, x: Any) -> Any:
     yes, no = _log_odds(fn)
     n = known(fn.total_count)
-    if isinstance(n, Random) or isinstance(x, Random):
-        raise Refused(variables_in((n, x)), f"it is a count of a {type(fn).__name__}")
+    if isinstance(n, Random):
+        raise Refused(n.variables, f"it is the number of trials of a {type(fn).__name__}")
     return yes * x + no * (n - x) + torch.lgamma(n + 1) - torch.lgamma(x + 1) - torch.lgamma(n - x + 1)
 
 
@@ -226,7 +248,7 @@ def _negative_binomial(fn: Any, x: Any) -> Any:
     yes, no = _log_odds(fn)
     r = known(fn.total_count)
     if isinstance(r, Random) or isinstance(x, Random):
-        raise Refused(variables_in((r, x)), f"it is a count of a {type(fn).__name__}")
+        raise Refused(variables_in((r, x)), f"it is the number of failures of a {type(fn).__name__}")
     return no * r + yes * x + torch.lgamma(r + x) - torch.lgamma(1 + x) - torch.lgamma(r)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from pyro_prme.conjugacy.contraction import contract
 from pyro_prme.conjugacy.indices import Index, laid_along, take
 from pyro_prme.conjugacy.random_tensor import Random
-from pyro_prme.conjugacy.terms import CHOSEN, COMPLEMENT_LOG, LOG, Factor, Term
+from pyro_prme.conjugacy.terms import CHOSEN, COMPLEMENT_LOG, LOG, Factor, LogSum, Term
 from pyro_prme.conjugacy.variables import Variable
 
 __all__ = ["constant_sum", "value_at"]
@@ -20,7 +20,7 @@ def value_at(r: Random, points: Mapping[Variable, Tensor]) -> Tensor:
     """The tensor where its variables have these values; pending choices are those of the points.
 
     Args:
-        r: a random tensor that has terms, without logarithms of sums.
+        r: a random tensor that has terms.
         points: of continuous variables, in float64.
     """
     terms = [t._replace(factors=(*t.factors, *(s.chosen() for s in r.selections))) for t in r.terms or ()]
@@ -34,11 +34,23 @@ def value_at(r: Random, points: Mapping[Variable, Tensor]) -> Tensor:
 def _term_at(term: Term, indices: Sequence[Index], points: Mapping[Variable, Tensor]) -> Tensor:
     operands = [(c.tensor.double(), c.indices) for c in term.constants]
     operands += [take(_statistic_at(f, points[f.variable]), f.entries) for f in term.factors]
+    operands += [(_log_sum_at(b, points), b.indices) for b in term.bounds]
     carried = {i for _, own in operands for i in own}
     kept = tuple(i for i in indices if i in carried)
     if not operands:
         return torch.full([1] * len(indices), term.coefficient, dtype=torch.float64)
     return term.coefficient * laid_along(contract(operands, kept), kept, indices)
+
+
+def _log_sum_at(bound: LogSum, points: Mapping[Variable, Tensor]) -> Tensor:
+    parts = []
+    for terms, own in bound.logs:
+        indices = (*own, *bound.indices)
+        logs = torch.zeros([i.size for i in indices], dtype=torch.float64)
+        for term in terms:
+            logs = logs + _term_at(term, indices, points)
+        parts.append(logs.logsumexp(tuple(range(len(own)))) if own else logs)
+    return torch.stack(parts).logsumexp(0)
 
 
 def _statistic_at(f: Factor, x: Tensor) -> Tensor:
@@ -56,7 +68,8 @@ def constant_sum(logarithm: Random, dim: int) -> Tensor | None:
 
     The weights of sticks add up to one, whatever the sticks are.
     """
-    if logarithm.selections or logarithm.terms is None or any(t.bounds for t in logarithm.terms):
+    discrete = any(v.family.discrete for v in logarithm.variables)
+    if discrete or logarithm.selections or logarithm.terms is None:
         return None
     generator = torch.Generator().manual_seed(0)
     seen = []

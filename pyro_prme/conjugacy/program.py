@@ -10,18 +10,18 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import pyro
 import torch
 from torch import Tensor
 
 from pyro_prme.conjugacy.contraction import Memory, contract
-from pyro_prme.conjugacy.densities import log_density
+from pyro_prme.conjugacy.densities import log_density, randoms_of
 from pyro_prme.conjugacy.families import Family, Natural, Request, Statistics
 from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, put, take, taken_indices
 from pyro_prme.conjugacy.operations.arithmetic import multiply
 from pyro_prme.conjugacy.operations.reductions import total
-from pyro_prme.conjugacy.operations.shapes import expand
-from pyro_prme.conjugacy.random_tensor import Random, broadcast_shape
-from pyro_prme.conjugacy.refusal import Refused
+from pyro_prme.conjugacy.random_tensor import Random, align, lifted_values, variables_in
+from pyro_prme.conjugacy.refusal import Refused, reason_of
 from pyro_prme.conjugacy.terms import Constant, LogSum, Term, is_zero, product, summed, term_variables
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.conjugacy.variables import Variable
@@ -52,11 +52,11 @@ class CompiledTerm:
         term: the term.
         families: by name of the variable.
         kept: indices of the result that the constants must keep, for a term inside of a bound.
-        dtype: in which the constants are taken.
+        dtype: in which constants and statistics are taken.
     """
 
     def __init__(self, term: Term, families: Mapping[str, Family], kept: Iterable[Index], dtype: torch.dtype) -> None:
-        self.term, self.coefficient = term, term.coefficient
+        self.term, self.coefficient, self.dtype = term, term.coefficient, dtype
         self.operands = [_operand(families[variable.name], request) for variable, request in requests_of(term)]
         live = {i for o in self.operands for i in indices_of(o.entries)} | {i for b in term.bounds for i in b.indices}
         constants = [Constant(c.tensor.to(dtype), c.indices) for c in term.constants]
@@ -74,14 +74,24 @@ class CompiledTerm:
         signed = [o for o in self.operands if o.statistic not in _NEVER_NEGATIVE or not _never_negative(o, families)]
         if len(self.bounds) > 1 or signed:
             raise Refused(variables, "the logarithm of a sum times something of unknown sign")
-        negative = any(bool((c.tensor * self.coefficient < 0).any()) for c in self.constants)
-        if (negative or (not self.constants and self.coefficient < 0)) and self.bounds[0].upper is None:
+        twice = term_variables(term._replace(factors=())) & {f.variable for f in term.factors}
+        if twice:  # the expectation of such a product is not that of its parts
+            raise Refused(twice, "it multiplies the logarithm of a sum that it is in")
+        below = [bool((c.tensor < 0).any()) for c in self.constants]
+        if len(below) == 1:
+            negative = bool((self.constants[0].tensor * self.coefficient < 0).any())
+        else:
+            negative = self.coefficient < 0 or any(below)
+        if negative and self.bounds[0].upper is None:
             raise Refused(variables, "the logarithm of a sum with a negative weight")
 
     def taken(self, statistics: Mapping[str, Statistics]) -> list[tuple[Tensor, Indices]]:
         """Constants and statistics with the names of their dimensions."""
         found: list[tuple[Tensor, Indices]] = [(c.tensor, c.indices) for c in self.constants]
-        return found + [take(statistics[o.name][o.statistic], o.entries) for o in self.operands]
+        return found + [self._take(o, statistics) for o in self.operands]
+
+    def _take(self, operand: Operand, statistics: Mapping[str, Statistics]) -> tuple[Tensor, Indices]:
+        return take(statistics[operand.name][operand.statistic].to(self.dtype), operand.entries)
 
     def value(self, statistics: Mapping[str, Statistics], out: Sequence[Index], memory: Memory | None) -> Tensor:
         """The term, summed over all indices but those of the result that it carries."""
@@ -101,16 +111,14 @@ class CompiledTerm:
         if self.bounds:
             return self._message_through_bound(name, statistics)
         fixed: list[tuple[Tensor, Indices]] = [(c.tensor, c.indices) for c in self.constants]
-        taken = {
-            n: take(statistics[o.name][o.statistic], o.entries) for n, o in enumerate(self.operands) if o.name != name
-        }
+        taken = {n: self._take(o, statistics) for n, o in enumerate(self.operands) if o.name != name}
         out = []
         for n, operand in enumerate(self.operands):
             if operand.name != name:
                 continue
             for m, twin in enumerate(self.operands):
                 if twin.name == name and m != n and m not in taken:
-                    taken[m] = take(statistics[name][twin.statistic], twin.entries)
+                    taken[m] = self._take(twin, statistics)
             others = [m for m in range(len(self.operands)) if m != n]
             rest = fixed + [taken[m] for m in others]
             keys = self._keys[: len(fixed)] + [self._keys[len(fixed) + m] for m in others]
@@ -258,7 +266,7 @@ def _contracted(constants: Sequence[Constant], live: set[Index]) -> list[Constan
     groups: list[list[Constant]] = []
     for c in constants:
         joined = [g for g in groups if any(set(c.indices) & set(d.indices) & dead for d in g)]
-        groups = [g for g in groups if g not in joined]
+        groups = [g for g in groups if not any(g is other for other in joined)]
         groups.append([*(d for g in joined for d in g), c])
     out: list[Constant] = []
     for group in groups:
@@ -337,7 +345,8 @@ class Program:
             for message in term.message(name, statistics, memory) if name in term.names else ():
                 sums[message.statistic].add(message)
         weight = self.weights[name]
-        return {key: self._divided(name, part.result(now[key]), weight, now[key]) for key, part in sums.items()}
+        slopes = {key: part.result(now[key]) for key, part in sums.items()}
+        return {key: self._divided(name, s, weight, now[key]).to(now[key].dtype) for key, s in slopes.items()}
 
     def _divided(self, name: str, slope: Tensor, weight: Tensor, now: Tensor) -> Tensor:
         """The slope over the site's own weight."""
@@ -449,17 +458,49 @@ def _check_weight(family: Family, weight: Tensor) -> None:
             raise Refused({family.variable}, "its members are coupled and have different scales or masks")
 
 
+def _density(site: Site) -> Any:
+    """A site's log density; where it fails, because of the variables in it."""
+    try:
+        with pyro.validation_enabled(False):
+            return log_density(site.fn, site.value)
+    except Refused:
+        raise
+    except Exception as error:
+        involved = variables_in(randoms_of([site.fn, site.value]))
+        if not involved:
+            raise
+        raise Refused(involved, f"the log density of {site.name} fails on it ({reason_of(error)})") from error
+
+
+def _hidden_left_out(density: Random, weight: Tensor) -> Random:
+    """The density in the shape of the weight; constants that a mask hides are zero, as they may be no numbers."""
+    (density, along), dims, shape = align(density, weight)
+    if bool((weight != 0).all()):
+        return density
+    laid, indices = lifted_values(along, [i for i in dims if i is not None]), [i for i in dims if i is not None]
+    carried = [d for d in range(len(indices)) if laid.shape[d] > 1]
+    mask, own = laid.squeeze() == 0, [indices[d] for d in carried]
+
+    def visible(c: Constant) -> Constant:
+        if not set(own) <= set(c.indices) or bool(torch.isfinite(c.tensor).all()):
+            return c
+        return Constant(c.tensor.masked_fill(laid_along(mask, own, c.indices), 0), c.indices)
+
+    terms = [t._replace(constants=tuple(map(visible, t.constants))) for t in density.terms or ()]
+    return Random.make(shape, dims, terms, density.selections, dtype=density.dtype)
+
+
 def site_terms(site: Site) -> tuple[Tensor, tuple[Term, ...]]:
     """A site's weighted, summed expected log density: a plain number and terms."""
-    density, weight = log_density(site.fn, site.value), site.weight
+    density, weight = _density(site), site.weight
     if not isinstance(density, Random):
-        whole = (density * weight).sum() if weight.dim() or density.dim() else density * weight
-        return whole, ()
+        whole = density * weight
+        return (torch.where(weight == 0, 0.0, whole) if weight.dim() else whole).sum(), ()
     if density.terms is None:
         why = density.blame or dict.fromkeys(density.variables, "only its logarithm has an expectation")
         raise Refused(why)
     if weight.dim():
-        density = expand(density, tuple(broadcast_shape(density.shape, weight.shape)))
+        density = _hidden_left_out(density, weight)
     whole = total(multiply(density, float(weight) if not weight.dim() else weight))
     terms = list(whole.terms or ())
     for s in whole.selections:  # choices outside of any plate

@@ -9,6 +9,7 @@ remembers which variables to blame, and why.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ from pyro_prme.conjugacy.terms import (
     Selection,
     Term,
     constant,
+    in_dtype,
     renamed,
     term_indices,
     term_variables,
@@ -43,6 +45,7 @@ from pyro_prme.conjugacy.variables import Variable
 __all__ = [
     "Random",
     "align",
+    "as_table",
     "broadcast_shape",
     "fresh",
     "inner_indices",
@@ -51,9 +54,12 @@ __all__ = [
     "lifted_values",
     "of_variable",
     "rename",
+    "variables_in",
 ]
 
 Dims = tuple[Index | None, ...]
+
+_MOST_VALUES = 20_000_000  # numbers in a table of the values of several discrete variables
 
 
 class Random(Tensor):
@@ -113,6 +119,9 @@ class Random(Tensor):
     def __repr__(self) -> str:  # type: ignore[override]
         return f"Random{tuple(self.shape)}"
 
+    def __format__(self, form: str) -> str:
+        return repr(self)
+
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         """The safety net: nothing computes with a value that does not exist."""
@@ -124,7 +133,7 @@ class Random(Tensor):
         name = getattr(func, "__name__", str(func))
         if name == "__get__":
             name = func.__self__.__name__
-            if name not in ("T", "mT"):
+            if name not in ("T", "mT", "H", "mH"):
                 with torch._C.DisableTorchFunctionSubclass():
                     return func(*args, **kwargs)
         if name in READS:
@@ -154,7 +163,7 @@ def _follow(func: Any, name: str, args: Any, kwargs: Any) -> Any:
             if refused.why:
                 return opaque_result(func, args, kwargs, refused.why)
             reason = refused.reason
-        except (TypeError, ValueError, IndexError, RuntimeError, AttributeError) as error:
+        except (TypeError, ValueError, LookupError, ArithmeticError, RuntimeError, AttributeError) as error:
             reason = f"it goes through {name} in a form that is not followed ({str(error)[:60]})"
     if name in ELEMENTWISE and all(is_lifted(r) for r in randoms):
         try:
@@ -195,8 +204,10 @@ def opaque_result(func: Any, args: Any, kwargs: Mapping[str, Any], blame: Mappin
         out = func(*on_meta(list(args)), **{key: on_meta(value) for key, value in kwargs.items()})
     except Exception as error:
         raise Refused(blame) from error
-    if isinstance(out, tuple | list):
+    if isinstance(out, tuple | list) and all(isinstance(part, Tensor) for part in out):
         return type(out)([Random.opaque(part.shape, blame, part.dtype) for part in out])
+    if not isinstance(out, Tensor):
+        raise Refused(blame)
     return Random.opaque(out.shape, blame, out.dtype)
 
 
@@ -347,9 +358,15 @@ def align(*xs: Any) -> tuple[list[Random], Dims, torch.Size]:
         used |= own | {i for i in all_indices(r)} if names else own
         out.append(r)
     aligned = [
-        Random.make(shape, dims, r.terms, selections, logarithm=r.logarithm, blame=r.blame, dtype=dtype) for r in out
+        Random.make(shape, dims, terms_in(r, dtype), selections, logarithm=r.logarithm, blame=r.blame, dtype=dtype)
+        for r in out
     ]
     return aligned, tuple(dims), shape
+
+
+def terms_in(r: Random, dtype: torch.dtype) -> tuple[Term, ...] | None:
+    """The terms of a tensor that is to have another type."""
+    return r.terms if r.terms is None or r.dtype == dtype else tuple(in_dtype(t, dtype) for t in r.terms)
 
 
 def inner_indices(r: Random, term: Term) -> set[Index]:
@@ -359,24 +376,37 @@ def inner_indices(r: Random, term: Term) -> set[Index]:
 
 def is_lifted(r: Random) -> bool:
     """Whether it is, so far, a constant or a function of discrete variables alone."""
-    if r.terms is None or len(r.terms) != 1:
+    if r.terms is None:
         return False
-    term = r.terms[0]
-    return not term.factors and not term.bounds and not inner_indices(r, term)
+    return not any(t.factors or t.bounds or inner_indices(r, t) for t in r.terms)
 
 
 def lifted_values(r: Random, indices: Sequence[Index]) -> Tensor:
-    """The values of a constant or a lifted tensor, laid out along indices."""
-    if not r.terms:
-        return torch.zeros([1] * len(indices))
-    term = r.terms[0]
+    """The values of a constant or a lifted tensor, of its own type, laid out along indices."""
+    carried = {i for t in r.terms or () for i in term_indices(t)}
+    if math.prod(i.size for i in indices if i in carried) > _MOST_VALUES:
+        raise Refused((), "it depends on too many values of discrete sites at once")
     out: Tensor | None = None
-    for c in term.constants:
-        laid = laid_along(c.tensor, c.indices, indices)
-        out = laid if out is None else out * laid
-    if out is None:
-        return torch.full([1] * len(indices), term.coefficient)
-    return out if term.coefficient == 1 else out * term.coefficient
+    for term in r.terms or ():
+        value: Tensor | None = None
+        for c in term.constants:
+            laid = laid_along(c.tensor, c.indices, indices)
+            value = laid if value is None else value * laid
+        if value is None:
+            value = torch.full([1] * len(indices), term.coefficient)
+        elif term.coefficient != 1:
+            value = value * term.coefficient
+        out = value if out is None else out + value
+    return torch.zeros([1] * len(indices), dtype=r.dtype) if out is None else out.to(r.dtype)
+
+
+def as_table(r: Random) -> Random:
+    """A sum of constants and functions of discrete variables as one table of its values; others as they are."""
+    if r.terms is None or len(r.terms) < 2 or not is_lifted(r):
+        return r
+    indices = tuple(dict.fromkeys(i for t in r.terms for c in t.constants for i in c.indices))
+    term = Term(1.0, (Constant(lifted_values(r, indices), indices),))
+    return Random.make(r.shape, r.dims, (term,), r.selections, dtype=r.dtype)
 
 
 def on_all_values(func: Callable, args: Any, kwargs: Mapping[str, Any]) -> Random:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyro_prme.conjugacy.variables import Variable
 
-__all__ = ["Refused"]
+__all__ = ["Refused", "reason_of"]
+
+_LONGEST = 80  # characters of another error's message
 
 
 class Refused(Exception):
@@ -25,3 +27,9 @@ class Refused(Exception):
         )
         self.reason = reason or "; ".join(dict.fromkeys(self.why.values()))
         super().__init__(self.reason)
+
+
+def reason_of(error: Exception) -> str:
+    """An error as a clause: its kind and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:_LONGEST]}" if lines else type(error).__name__

@@ -17,8 +17,9 @@ from torch import Tensor
 from pyro_prme.conjugacy.families import Family, family_of
 from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.program import Program, compile_program
-from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.tracing import Site, is_model_site, numeric_run, symbolic_run
+from pyro_prme.conjugacy.refusal import Refused, reason_of
+from pyro_prme.conjugacy.tracing import AnotherForm, Site, is_model_site, numeric_run, symbolic_run
+from pyro_prme.conjugacy.variables import Variable
 
 __all__ = ["Structure", "find_structure"]
 
@@ -69,9 +70,25 @@ class Structure(NamedTuple):
         return self.trace.nodes[name]["value"]
 
     def rebuilt(self, args: tuple, kwargs: Mapping[str, Any], values: Mapping[str, Any]) -> Program:
-        """The expected log joint on other data, with other values of the open sites."""
-        sites = symbolic_run(self.model, args, kwargs, frozenset(self.closed), values)
-        return compile_program(sites, {name: family.joint for name, family in self.families.items()})
+        """The expected log joint on other data, with other values of the open sites.
+
+        Raises:
+            ValueError: a site has no closed form there, or not the same one.
+        """
+        try:
+            program, _ = _compiled(self.model, args, kwargs, frozenset(self.closed), values, _joint(self.program))
+        except Refused as refused:
+            why = ", ".join(f"{v.name}: {reason}" for v, reason in refused.why.items())
+            raise ValueError(f"On these data there is no closed form any more ({why}).") from refused
+        for name, family in self.families.items():
+            if name not in program.families or type(program.families[name]) is not type(family):
+                raise AnotherForm(f"On these data site {name} has another prior than where the structure was found.")
+            if program.families[name].joint != family.joint:
+                raise AnotherForm(
+                    f"On these data members of site {name} are coupled that are not where the structure was found: "
+                    "find it on data of which no coefficient is zero throughout."
+                )
+        return program
 
     def rebuilt_without(self, covered: Collection[str]) -> Program:
         """The expected log joint on the same data without the densities of some sites."""
@@ -117,10 +134,22 @@ def find_structure(
             else:
                 chosen.append(name)
         points = [_interior_run(model, args, kwargs, trace, chosen, seed) for seed in range(draws)]
-        found, run_sites = _discover(model, args, kwargs, trace, chosen, refusals)
+        coupled: dict[str, frozenset[int]] = {}
         while True:
-            errors = _errors(model, args, kwargs, names, found, points)
-            wrong = [name for name in names if not errors[name] <= _tolerance()]
+            found, run_sites = _discover(model, args, kwargs, trace, chosen, refusals, coupled)
+            chosen = list(found.families)
+            try:
+                there = [_program_at(model, args, kwargs, names, found, point) for point in points]
+            except Refused as refused:
+                chosen = _without(chosen, refused, refusals)
+                continue
+            coupled = {
+                name: f.joint.union(*(p.families[name].joint for p in there)) for name, f in found.families.items()
+            }
+            if coupled != _joint(found):
+                continue
+            errors = _errors(names, there, points)
+            wrong = [name for name in names if not errors[name] <= _tolerance(trace)]
             if not wrong:
                 break
             involved = {v for name in wrong for t in found.parts[name][1] for v in t.names}
@@ -133,7 +162,6 @@ def find_structure(
                 for v in sorted({v for t in found.parts[name][1] for v in t.names}):
                     refusals.setdefault(v, f"its expected log density of {name} is not the log density at a point")
             chosen = [name for name in chosen if name not in involved]
-            found, run_sites = _discover(model, args, kwargs, trace, chosen, refusals)
     closed = tuple(name for name in names if name in found.families)
     observed = frozenset(name for name in names if trace.nodes[name]["is_observed"])
     priors = {name: _prior_name(trace.nodes[name]["fn"]) for name in names}
@@ -141,8 +169,15 @@ def find_structure(
     return Structure(model, args, kwargs, names, observed, closed, refusals, errors, priors, trace, found, run_sites)
 
 
-def _tolerance() -> float:
-    return _TOLERANCE.get(torch.get_default_dtype(), 1e-3)
+def _tolerance(trace: Any) -> float:
+    """How large a difference may be rounding, by the least precise type among the values."""
+    values = [site["value"] for site in trace.nodes.values() if is_model_site(site)]
+    types = {v.dtype for v in values if isinstance(v, Tensor) and v.is_floating_point()} | {torch.get_default_dtype()}
+    return max(_TOLERANCE.get(dtype, 1e-3) for dtype in types)
+
+
+def _joint(program: Program) -> dict[str, frozenset[int]]:
+    return {name: family.joint for name, family in program.families.items()}
 
 
 def _prior_name(fn: Any) -> str:
@@ -152,8 +187,15 @@ def _prior_name(fn: Any) -> str:
 def other_values(trace: Any, names: Any) -> dict[str, Any]:
     """Values of the latent sites in a trace, and of plates that subsample."""
     kept = {name: trace.nodes[name]["value"] for name in names}
-    plates = {n: s["value"] for n, s in trace.nodes.items() if s["type"] == "sample" and site_is_subsample(s)}
-    return kept | plates
+    return kept | _batches(trace)
+
+
+def _batches(trace: Any) -> dict[str, Any]:
+    """The batches that plates have drawn or were given."""
+    plates = (
+        (name, site) for name, site in trace.nodes.items() if site["type"] == "sample" and site_is_subsample(site)
+    )
+    return {name: site["value"] for name, site in plates if len(site["value"]) != site["fn"].size}
 
 
 def _latent(trace: Any, names: Any = None) -> list[str]:
@@ -161,21 +203,66 @@ def _latent(trace: Any, names: Any = None) -> list[str]:
 
 
 def _discover(
-    model: Callable, args: tuple, kwargs: Mapping[str, Any], trace: Any, chosen: list[str], refusals: dict[str, str]
+    model: Callable,
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    trace: Any,
+    chosen: list[str],
+    refusals: dict[str, str],
+    coupled: Mapping[str, frozenset[int]],
 ) -> tuple[Program, tuple[Site, ...]]:
     """Drops variables that are blamed, one run after the other, until a run goes through."""
     values = other_values(trace, _latent(trace))
-    chosen = list(chosen)
     while True:
         try:
-            sites = symbolic_run(model, args, kwargs, frozenset(chosen), values)
-            return compile_program(sites), tuple(sites)
+            return _compiled(model, args, kwargs, frozenset(chosen), values, coupled)
         except Refused as refused:
-            lost = {v.name: why for v, why in refused.why.items() if v.name in chosen}
-            if not lost:
-                raise ValueError(f"The model cannot be followed: {refused.reason}.") from refused
-            refusals.update(lost)
-            chosen = [name for name in chosen if name not in lost]
+            chosen = _without(chosen, refused, refusals)
+
+
+def _without(chosen: list[str], refused: Refused, refusals: dict[str, str]) -> list[str]:
+    """The chosen sites that are not blamed; the reasons are written down."""
+    lost = {v.name: why for v, why in refused.why.items() if v.name in chosen}
+    if not lost:
+        raise ValueError(f"The model cannot be followed: {refused.reason}.") from refused
+    refusals.update(lost)
+    return [name for name in chosen if name not in lost]
+
+
+def _compiled(
+    model: Callable,
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    chosen: frozenset[str],
+    values: Mapping[str, Any],
+    coupled: Mapping[str, frozenset[int]],
+) -> tuple[Program, tuple[Site, ...]]:
+    """The program of one run, and what the run recorded.
+
+    The model may be code that a tensor without values goes through with an error of its own. Then the sites are blamed
+    with which, one at a time, the error comes, and all of them if it takes several.
+    """
+    try:
+        sites = tuple(symbolic_run(model, args, kwargs, chosen, values))
+        return compile_program(sites, coupled), sites
+    except (Refused, AnotherForm):
+        raise
+    except Exception as error:
+        if not chosen:
+            raise
+        why: dict[Variable, str] = {}
+        for name in chosen if len(chosen) > 1 else ():
+            try:
+                _compiled(model, args, kwargs, frozenset({name}), values, coupled)
+            except Refused as refused:
+                why.update(refused.why)
+        reason = f"the model fails on tensors without values ({reason_of(error)})"
+        raise Refused(why or {_named(name): reason for name in chosen}) from error
+
+
+def _named(name: str) -> Variable:
+    """A variable of which nothing but the name is of interest."""
+    return Variable(name, Family, torch.Size(), torch.Size(), torch.get_default_dtype())
 
 
 def _interior_run(
@@ -183,9 +270,7 @@ def _interior_run(
 ) -> Any:
     """A run at points inside of the supports: a draw of a sparse Dirichlet has zeros, at which nothing can be seen."""
     generator = torch.Generator().manual_seed(seed)
-    values: dict[str, Any] = {
-        n: s["value"] for n, s in trace.nodes.items() if s["type"] == "sample" and site_is_subsample(s)
-    }
+    values: dict[str, Any] = _batches(trace)
     for name in chosen:
         fn, value = trace.nodes[name]["fn"], trace.nodes[name]["value"]
         family = family_of(fn)
@@ -194,21 +279,33 @@ def _interior_run(
     return numeric_run(model, args, kwargs, values)
 
 
-def _errors(
-    model: Callable, args: tuple, kwargs: Mapping[str, Any], names: tuple[str, ...], program: Program, points: list[Any]
-) -> dict[str, float]:
+def _program_at(
+    model: Callable, args: tuple, kwargs: Mapping[str, Any], names: tuple[str, ...], found: Program, point: Any
+) -> Program:
+    """The program with the open sites as they are at a point, which must have the form of the one that was found."""
+    there = tuple(_latent(point))
+    program, _ = _compiled(model, args, kwargs, frozenset(found.families), other_values(point, there), _joint(found))
+    for others in (there, tuple(program.parts)):
+        if set(others) != set(names):
+            differ = ", ".join(sorted(set(others) ^ set(names)))
+            raise AnotherForm(f"The model does not have the same sites at each run: {differ}.")
+    for name, family in program.families.items():
+        first = found.families[name]
+        if type(first) is not type(family) or first.shape != family.shape:
+            raise AnotherForm(f"Site {name} does not have the same prior and shape at each run of the model.")
+    return program
+
+
+def _errors(names: tuple[str, ...], programs: list[Program], points: list[Any]) -> dict[str, float]:
     """By site, how far F at points is from the model's own log density."""
     errors = dict.fromkeys(names, 0.0)
-    joint = {name: family.joint for name, family in program.families.items()}
-    for trace in points:
-        sites = symbolic_run(model, args, kwargs, frozenset(program.families), other_values(trace, _latent(trace)))
-        found = compile_program(sites, joint)
+    for program, trace in zip(programs, points, strict=True):
         with pyro.validation_enabled(False):
             trace.compute_log_prob()
-        statistics = {name: f.at_point(trace.nodes[name]["value"]) for name, f in found.families.items()}
+        statistics = {name: f.at_point(trace.nodes[name]["value"]) for name, f in program.families.items()}
         for name in names:
             exact = float(trace.nodes[name]["log_prob_sum"].detach())
-            here = float(found.at(name, statistics).detach())
+            here = float(program.at(name, statistics).detach())
             error = abs(exact - here) / (1 + abs(exact)) if exact != here else 0.0
             errors[name] = max(errors[name], error) if error == error else float("nan")
     return errors

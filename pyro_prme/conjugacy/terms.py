@@ -24,6 +24,7 @@ __all__ = [
     "Term",
     "collect",
     "constant",
+    "in_dtype",
     "is_zero",
     "log_of_monomial",
     "product",
@@ -239,10 +240,25 @@ def summed(term: Term, gone: Iterable[Index], kept: set[Index]) -> Term:
             break
         pending.remove(found.entries[-1])  # type: ignore[arg-type]
         term = term._replace(factors=tuple(f for f in term.factors if f is not found))
+    if not term.factors and not term.bounds:
+        term = _constants_summed(term, pending)
     times = 1.0
     for index in pending - term_indices(term):
         times *= index.size
     return term if times == 1 else term._replace(coefficient=term.coefficient * times)
+
+
+def _constants_summed(term: Term, pending: set[Index]) -> Term:
+    """Sums that only one constant has anything to do with, so that what depends on discrete sites alone stays so."""
+    constants = list(term.constants)
+    for place, c in enumerate(constants):
+        elsewhere = {i for d in term.constants if d is not c for i in d.indices}
+        gone = [i for i in c.indices if i in pending and i not in elsewhere]
+        if gone:
+            pending -= set(gone)
+            left = tuple(i for i in c.indices if i not in gone)
+            constants[place] = Constant(c.tensor.sum([c.indices.index(i) for i in gone]), left)
+    return term._replace(constants=tuple(constants))
 
 
 def _adds_up(f: Factor, term: Term, pending: set[Index]) -> bool:
@@ -263,6 +279,15 @@ def log_of_monomial(term: Term) -> tuple[Term, ...]:
         kind = POWER if f.kind == EXPONENTIAL else LOG
         out.append(Term(float(f.power), (), (f._replace(kind=kind, power=1.0),)))
     return tuple(out)
+
+
+def in_dtype(term: Term, dtype: torch.dtype) -> Term:
+    """The term with truth values and whole numbers as numbers of the given type: True + True is two there."""
+    constants = tuple(
+        c if c.tensor.is_floating_point() or c.tensor.dtype == dtype else Constant(c.tensor.to(dtype), c.indices)
+        for c in term.constants
+    )
+    return term._replace(constants=constants)
 
 
 def as_float(tensor: Tensor) -> Tensor:

@@ -14,10 +14,11 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 
 from pyro_prme.conjugacy.families import variable_of
-from pyro_prme.conjugacy.random_tensor import of_variable
+from pyro_prme.conjugacy.random_tensor import Random, of_variable
+from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.variables import Variable
 
-__all__ = ["Site", "is_deterministic", "is_model_site", "numeric_run", "symbolic_run"]
+__all__ = ["AnotherForm", "Site", "is_deterministic", "is_model_site", "numeric_run", "symbolic_run"]
 
 
 class Site(NamedTuple):
@@ -40,17 +41,32 @@ def is_model_site(site: Any) -> bool:
 
 
 def is_deterministic(site: Any) -> bool:
-    """Whether a latent site is given by the sites before it: its distribution is a Delta."""
-    return not site["is_observed"] and isinstance(site["fn"], dist.Delta)
+    """Whether a latent site is given by the sites before it: its distribution is a Delta, and has no other density."""
+    fn = site["fn"]
+    if site["is_observed"] or not isinstance(fn, dist.Delta) or isinstance(fn.log_density, Random):
+        return False
+    return not bool(torch.as_tensor(fn.log_density).any())
 
 
 def weight_of(site: Any) -> Tensor:
     """Scale times mask, broadcastable to the site's batch shape."""
+    for part, what in ((site["scale"], "scale"), (site["mask"], "mask")):
+        if isinstance(part, Random):
+            raise Refused(part.variables, f"it is in the {what} of {site['name']}")
     weight = torch.as_tensor(site["scale"], dtype=torch.get_default_dtype())
     mask = site["mask"]
     if mask is None or mask is True:
         return weight
     return weight * torch.as_tensor(mask, dtype=weight.dtype)
+
+
+class AnotherForm(ValueError):
+    """The model is not the same function of its sites at each run."""
+
+
+def _version(value: Any) -> int:
+    """How often a tensor has been written to."""
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
 
 
 class _Symbolic(Messenger):
@@ -66,6 +82,16 @@ class _Symbolic(Messenger):
         self.chosen, self.values = chosen, values
         self.sites: list[Site] = []
         self._variables: dict[str, Variable] = {}
+        self._versions: dict[str, int] = {}
+
+    def check_values(self) -> None:
+        """Raises an error if the model has written into a value that it was given."""
+        for name, version in self._versions.items():
+            if _version(self.values[name]) != version:
+                raise AnotherForm(
+                    f"The model writes into the value of site {name} in place: it needs a new tensor, as in "
+                    "x = x + 1 in place of x += 1."
+                )
 
     def _pyro_sample(self, msg: Any) -> None:
         name = msg["name"]
@@ -79,18 +105,20 @@ class _Symbolic(Messenger):
             msg["value"], msg["done"] = msg["fn"].v, True
             return
         if name in self.chosen:
-            local = [frame.dim for frame in msg["cond_indep_stack"] if frame.size != frame.full_size]
+            frames = msg["cond_indep_stack"]
+            local = [f.dim for f in frames if f.dim is not None and f.size != f.full_size]
             variable = variable_of(name, msg["fn"], local)
             if variable is None:
-                raise ValueError(
+                raise AnotherForm(
                     f"Site {name} has another prior than before: a model must have the same form each time."
                 )
             self._variables[name] = variable
             msg["value"] = of_variable(variable)
         elif name in self.values:
             msg["value"] = self.values[name]
+            self._versions[name] = _version(msg["value"])
         else:
-            raise ValueError(f"Site {name} was not there before: a model must have the same sites each time.")
+            raise AnotherForm(f"Site {name} was not there before: a model must have the same sites each time.")
         msg["done"] = True
 
     def _pyro_post_sample(self, msg: Any) -> None:
@@ -109,6 +137,7 @@ def symbolic_run(
     tracer = _Symbolic(chosen, values)
     with pyro.validation_enabled(False), poutine.block(), tracer:
         model(*args, **kwargs)
+    tracer.check_values()
     return tracer.sites
 
 

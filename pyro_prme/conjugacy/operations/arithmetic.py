@@ -9,7 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyro_prme.conjugacy.random_tensor import Random, align, inner_indices, lift, variables_in
+from pyro_prme.conjugacy.random_tensor import (
+    Random,
+    align,
+    as_table,
+    inner_indices,
+    is_lifted,
+    lift,
+    terms_in,
+    variables_in,
+)
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.terms import POWER, Constant, Term, as_float, collect, is_zero, product
 
@@ -42,8 +51,9 @@ def multiply(a: Any, b: Any) -> Random:
     from pyro_prme.conjugacy.operations.logarithms import exp, log
 
     if isinstance(b, int | float) and isinstance(a, Random) and a.terms is not None and a.logarithm is None:
-        scaled = (t._replace(coefficient=t.coefficient * b) for t in a.terms)
-        return Random.make(a.shape, a.dims, scaled, a.selections, dtype=_with_number(a.dtype, b))
+        dtype = _with_number(a.dtype, b)
+        scaled = (t._replace(coefficient=t.coefficient * b) for t in terms_in(a, dtype) or ())
+        return Random.make(a.shape, a.dims, scaled, a.selections, dtype=dtype)
     (x, y), dims, shape = align(a, b)
     if x.terms is None or y.terms is None:
         return exp(add(log(x), log(y)))
@@ -61,8 +71,9 @@ def multiply(a: Any, b: Any) -> Random:
 
 
 def _with_number(dtype: torch.dtype, number: float) -> torch.dtype:
-    whole = not dtype.is_floating_point
-    return torch.get_default_dtype() if whole and isinstance(number, float) else dtype
+    if isinstance(number, float) and not dtype.is_floating_point:
+        return torch.get_default_dtype()
+    return torch.int64 if dtype == torch.bool and not isinstance(number, bool) else dtype
 
 
 def with_logarithm(value: Random, logarithm: Random) -> Random:
@@ -94,9 +105,11 @@ def power(a: Any, p: Any) -> Random:
 
     if isinstance(p, Tensor) and not isinstance(p, Random) and p.numel() == 1 and not p.requires_grad:
         p = float(p)
+    if isinstance(p, Random) and is_lifted(p) and is_lifted(lift(a)):
+        raise Refused((), "it is in an exponent")  # done on all of its values instead
     if not isinstance(p, int | float):
         raise Refused(variables_in((a, p)), "it is in an exponent, or under one that is not a number")
-    a = lift(a)
+    a = as_table(lift(a))
     if p == 1:
         return a
     if a.terms is None:

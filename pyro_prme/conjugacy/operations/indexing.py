@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pyro_prme.conjugacy.indices import Entry, Gather, Index, position
-from pyro_prme.conjugacy.random_tensor import Random, align, fresh, lift, lifted_values, rename, twin_of
+from pyro_prme.conjugacy.operations.shapes import expand
+from pyro_prme.conjugacy.random_tensor import Random, align, fresh, is_lifted, lift, lifted_values, rename, twin_of
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.terms import Selection, is_zero
 
@@ -24,6 +26,7 @@ def get_item(a: Any, index: Any) -> Random:
     index = _opened(index)
     if a.is_opaque or any(isinstance(i, Random) and i.is_opaque for i in index):
         return _opaque_item(a, index)
+    _check_positions(index)
     used = sum(i is not None and i is not Ellipsis for i in index)
     at = next((j for j, i in enumerate(index) if i is Ellipsis), len(index))
     index = [*index[:at], *[slice(None)] * (a.dim() - used), *index[at + 1 :]]
@@ -52,11 +55,12 @@ def get_item(a: Any, index: Any) -> Random:
             if own is not None:
                 names[own] = position(i % size)
         else:
-            front = len(dims) if front is None else front
+            front = len(dims) if front is None and i.dim() else front
             if own is not None:
                 names[own] = _positions(at_place[j], size)
     if places:
-        together = places[-1] - places[0] + 1 == len(places)
+        wide = [j for j in places if index[j].dim()]  # a single position selects, and does not move the block
+        together = not wide or wide[-1] - wide[0] + 1 == len(wide)
         front = front if together and front is not None else 0
         dims[front:front] = list(block_dims)
         shape[front:front] = list(block_shape)
@@ -73,19 +77,31 @@ def _without_zeros(r: Random) -> Random:
 
 
 def _opened(index: Any) -> list[Any]:
-    """The index as a list, with lists as tensors and masks as positions."""
+    """The index as a list, with lists and arrays as tensors, single positions as numbers and masks as positions."""
     out: list[Any] = []
     for i in index if isinstance(index, tuple) else (index,):
-        if isinstance(i, list):
+        if isinstance(i, list | tuple | range | np.ndarray):
             i = torch.as_tensor(i)
-        if isinstance(i, Tensor) and not isinstance(i, Random) and i.dtype == torch.bool:
+        if not isinstance(i, Tensor) or isinstance(i, Random):
+            out.append(int(i) if isinstance(i, np.integer) else i)
+        elif i.dtype == torch.bool and i.dim():
             out += i.nonzero(as_tuple=True)
         else:
-            out.append(i)
+            out.append(i if i.dim() or i.dtype == torch.bool else int(i))
     return out
 
 
+def _check_positions(index: list[Any]) -> None:
+    """Refuses truth values that choose elements, which have no shape before they are known, or add a dimension."""
+    for i in index:
+        if isinstance(i, Random) and i.dtype in (torch.bool, torch.uint8):
+            raise Refused(i.variables, "it is a mask that chooses elements")
+        if isinstance(i, bool | np.bool_) or (isinstance(i, Tensor) and i.dtype == torch.bool):
+            raise TypeError("a single truth value is an index")
+
+
 def _opaque_item(a: Random, index: list[Any]) -> Random:
+    _check_positions(index)
     plain = tuple(torch.zeros(i.shape, dtype=torch.int64) if isinstance(i, Tensor) else i for i in index)
     shape = torch.empty(a.shape, device="meta")[plain].shape
     blame = dict(a.blame)
@@ -112,9 +128,11 @@ def _sliced(own: Index | None, size: int, part: slice, names: dict[Index, Entry]
 
 def _positions(where: Random, size: int) -> Entry:
     """The positions of a constant or of all values of discrete variables."""
-    if where.terms is None or len(where.terms) > 1 or any(t.factors or t.bounds for t in where.terms):
-        raise Refused(where.variables, "it indexes a tensor and is not discrete")
-    indices = tuple(dict.fromkeys(i for t in where.terms for c in t.constants for i in c.indices))
+    if not is_lifted(where):
+        raise Refused(
+            where.variables, "it indexes a tensor and is not a function of discrete sites, element by element"
+        )
+    indices = tuple(dict.fromkeys(i for t in where.terms or () for c in t.constants for i in c.indices))
     at = lifted_values(where, indices).long().reshape([i.size for i in indices])
     least = int(at.min()) if at.numel() else 0
     if at.numel() and not -size <= least <= int(at.max()) < size:
@@ -163,10 +181,10 @@ def chunk(a: Any, chunks: int, dim: int = 0) -> tuple[Random, ...]:
     return split(a, [len(part) for part in torch.arange(a.shape[dim]).chunk(chunks)], dim)
 
 
-def flip(a: Any, *dims: Any) -> Random:
+def flip(a: Any, *places: Any, dims: Any = ()) -> Random:
     """In reverse order along some dimensions."""
-    places = dims[0] if len(dims) == 1 and isinstance(dims[0], tuple | list) else dims
-    for d in places:
+    chosen = places[0] if len(places) == 1 and isinstance(places[0], tuple | list) else places or dims
+    for d in (chosen,) if isinstance(chosen, int) else chosen:
         a = index_select(a, d, torch.arange(a.shape[d]).flip(0))
     return a
 
@@ -185,6 +203,15 @@ def gather(a: Any, dim: int, index: Any) -> Random:
     return get_item(a, tuple(places))
 
 
+def take_along(a: Any, indices: Any, dim: int) -> Random:
+    """torch.take_along_dim: as gather, with the other dimensions broadcast."""
+    a, indices, dim = lift(a), lift(indices), dim % a.dim()
+    others = [torch.Size([*x.shape[:dim], 1, *x.shape[dim + 1 :]]) for x in (a, indices)]
+    shape = torch.broadcast_shapes(*others)
+    a, indices = (expand(x, (*shape[:dim], x.shape[dim], *shape[dim + 1 :])) for x in (a, indices))
+    return gather(a, dim, indices)
+
+
 def one_hot(a: Any, num_classes: int = -1) -> Random:
     """Indicators of the values of a discrete variable."""
     if num_classes < 1:
@@ -198,7 +225,7 @@ TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "index_select": index_select,
         "select": index_select,
         "gather": gather,
-        "take_along_dim": lambda a, indices, dim: gather(a, dim, indices),
+        "take_along_dim": take_along,
         "unbind": unbind,
         "iter": lambda a: iter(unbind(a)),
         "split": split,

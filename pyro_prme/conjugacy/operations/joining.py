@@ -104,8 +104,14 @@ def where(condition: Any, a: Any = None, b: Any = None) -> Random:
     """One of two tensors, by a condition that is constant or a function of discrete variables."""
     if a is None or b is None:
         raise Refused(variables_in((condition,)), "where is called with a condition alone")
-    chosen = condition if isinstance(condition, Random) else lift(torch.as_tensor(condition))
-    chosen = multiply(chosen, 1.0)
+    if not isinstance(condition, Random):
+        condition = torch.as_tensor(condition)
+        # constants are chosen at once: infinities that are not chosen vanish
+        if not isinstance(a, Random):
+            a = torch.where(condition, torch.as_tensor(a), torch.zeros((), dtype=torch.as_tensor(a).dtype))
+        if not isinstance(b, Random):
+            b = torch.where(condition, torch.zeros((), dtype=torch.as_tensor(b).dtype), torch.as_tensor(b))
+    chosen = multiply(lift(condition), 1.0)
     return add(multiply(chosen, a), multiply(add(multiply(chosen, -1.0), 1.0), b))
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
+from pyro_prme.conjugacy.indices import Index, indices_of
 from pyro_prme.conjugacy.operations.arithmetic import ONLY_LOGARITHM, add, multiply, need_terms
-from pyro_prme.conjugacy.random_tensor import Random, fresh, inner_indices, lift
+from pyro_prme.conjugacy.random_tensor import Random, as_table, fresh, inner_indices, is_lifted, lift
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.terms import (
     COMPLEMENT_LOG,
@@ -25,6 +26,7 @@ from pyro_prme.conjugacy.terms import (
     log_of_monomial,
     merged_factors,
     product,
+    renamed,
     term_indices,
 )
 
@@ -33,7 +35,7 @@ __all__ = ["TABLE", "exp", "log", "log_sum_exp_bound"]
 
 def log(a: Any) -> Random:
     """The logarithm: of a monomial, of 1 - x for a Beta variable, or of a sum of positive monomials."""
-    a = lift(a)
+    a = as_table(lift(a))
     if a.logarithm is not None:
         return a.logarithm
     terms = need_terms(a)
@@ -49,9 +51,17 @@ def log(a: Any) -> Random:
     if not all(map(_is_positive, terms)):
         raise Refused(a.variables, "the logarithm of a sum with it")
     carried = set().union(*map(term_indices, terms))
-    logs = tuple((log_of_monomial(t), tuple(inner_indices(a, t))) for t in terms)
-    bound = LogSum(logs, terms, tuple(i for i in _outside(a) if i in carried))
+    private = [_private((t,), inner_indices(a, t)) for t in terms]
+    logs = tuple((log_of_monomial(t), own) for (t,), own in private)
+    sums = tuple(t for (t,), _ in private)
+    bound = LogSum(logs, sums, tuple(i for i in _outside(a) if i in carried))
     return Random.make(a.shape, a.dims, (Term(1.0, (), (), (bound,)),), a.selections, dtype=a.dtype)
+
+
+def _private(terms: Iterable[Term], own: Iterable[Index]) -> tuple[tuple[Term, ...], tuple[Index, ...]]:
+    """The terms with indices that nothing else has for those that are summed within a logarithm."""
+    names = {i: Index(i.size) for i in own}
+    return tuple(renamed(t, names) for t in terms), tuple(names.values())
 
 
 def _floating(a: Random) -> torch.dtype:
@@ -93,7 +103,7 @@ def _is_number(term: Term, number: float) -> bool:
 
 def exp(a: Any) -> Random:
     """The exponential of a sum of logarithms; of other sums only the logarithm is known."""
-    a = lift(a)
+    a = as_table(lift(a))
     terms = need_terms(a)
     if not any(inner_indices(a, t) for t in terms) and all(_is_logarithm(t) for t in terms):
         monomial = _monomial(terms)
@@ -129,9 +139,9 @@ def _monomial(terms: tuple[Term, ...]) -> Term | None:
         elif not t.constants:
             out = product(out, Term(math.exp(t.coefficient)))
         else:
-            value = math.prod((as_float(c.tensor) for c in t.constants[1:]), start=as_float(t.constants[0].tensor))
             if any(c.indices != t.constants[0].indices for c in t.constants):
                 return None
+            value = math.prod((as_float(c.tensor) for c in t.constants[1:]), start=as_float(t.constants[0].tensor))
             out = product(out, Term(1.0, (Constant((value * t.coefficient).exp(), t.constants[0].indices),)))
     return out._replace(factors=merged_factors(out.factors))
 
@@ -158,11 +168,14 @@ def log_sum_exp_bound(a: Any, dim: Any, keepdim: bool = False) -> Random:
         dim = dim[0]
     dim = dim % a.dim()
     summed = a.dims[dim]
+    over = {s.variable for s in a.selections if summed is not None and summed in indices_of(s.entries)}
+    if over:
+        raise Refused(over, "a logsumexp over its members")
     dims = tuple(i for d, i in enumerate(a.dims) if d != dim)
     shape = [n for d, n in enumerate(a.shape) if d != dim]
     carried = set().union(*map(term_indices, terms)) if terms else set()
     outside = [i for i in _outside(a) if i in carried and i is not summed]
-    bound = LogSum(((terms, () if summed is None else (summed,)),), (), tuple(outside))
+    bound = LogSum((_private(terms, () if summed is None else (summed,)),), (), tuple(outside))
     out = Random.make(shape, dims, (Term(1.0, (), (), (bound,)),), a.selections, dtype=_floating(a))
     return unsqueeze(out, dim) if keepdim else out
 
@@ -177,6 +190,13 @@ def log_softmax(a: Any, dim: int, dtype: Any = None) -> Random:
     return add(a, multiply(log_sum_exp(a, dim, True), -1))
 
 
+def raised(a: Any, b: Any) -> Random:
+    """A number to the power of a random tensor."""
+    if is_lifted(a):
+        raise Refused((), "it is in an exponent")  # done on all of its values instead, where whole numbers stay so
+    return exp(multiply(a, torch.as_tensor(b).log()))
+
+
 TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "log": log,
@@ -186,6 +206,6 @@ TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "special_logsumexp": log_sum_exp,
         "softmax": softmax,
         "log_softmax": log_softmax,
-        "rpow": lambda a, b: exp(multiply(a, torch.as_tensor(b).log())),
+        "rpow": raised,
     }
 )

@@ -24,7 +24,7 @@ __all__ = ["TABLE", "matrix_product", "total"]
 def total(a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None) -> Random:
     """The sum over some dimensions, or all."""
     a, dim = lift(a), axis if dim is None else dim
-    if a.terms is None and a.logarithm is not None and isinstance(dim, int):
+    if a.logarithm is not None and isinstance(dim, int) and (a.terms is None or len(a.terms) > 1):
         known = constant_sum(a.logarithm, dim % a.dim())
         if known is not None:
             return lift(known.unsqueeze(dim) if keepdim else known)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pyro_prme.conjugacy.indices import Entry, Gather, Index
-from pyro_prme.conjugacy.random_tensor import Random, broadcast_shape, fresh, is_lifted, lift, rename
+from pyro_prme.conjugacy.random_tensor import Random, broadcast_shape, fresh, is_lifted, lift, rename, terms_in
 from pyro_prme.conjugacy.refusal import Refused
 
 __all__ = ["TABLE", "expand", "permute", "reshape", "transpose", "unsqueeze"]
@@ -42,14 +42,15 @@ def unsqueeze(a: Random, dim: int) -> Random:
 
 def squeeze(a: Random, dim: Any = None) -> Random:
     """Without dimensions of size one."""
-    chosen = None if dim is None else {d % a.dim() for d in (dim if isinstance(dim, tuple | list) else (dim,))}
-    kept = [d for d in range(a.dim()) if a.shape[d] != 1 or (chosen is not None and d not in chosen)]
+    places = range(a.dim()) if dim is None or not a.dim() else dim if isinstance(dim, tuple | list) else (dim,)
+    chosen = {d % a.dim() for d in places}
+    kept = [d for d in range(a.dim()) if a.shape[d] != 1 or d not in chosen]
     return _laid_out(a, () if a.is_opaque else (a.dims[d] for d in kept), (a.shape[d] for d in kept))
 
 
-def permute(a: Random, *order: Any) -> Random:
+def permute(a: Random, *order: Any, dims: Any = ()) -> Random:
     """Dimensions in another order."""
-    places = [d % a.dim() for d in _sizes(order)]
+    places = [d % a.dim() for d in _sizes(order or (dims,))]
     return _laid_out(a, () if a.is_opaque else (a.dims[d] for d in places), (a.shape[d] for d in places))
 
 
@@ -94,9 +95,9 @@ def broadcast(*xs: Any) -> tuple[Any, ...]:
     return tuple(expand(x, shape) if isinstance(x, Random) else x.expand(shape) for x in tensors)
 
 
-def reshape(a: Random, *shape: Any) -> Random:
+def reshape(a: Random, *sizes_given: Any, shape: Any = ()) -> Random:
     """The same elements in another shape."""
-    sizes = _sizes(shape)
+    sizes = _sizes(sizes_given or (shape,))
     if len(sizes) == 1 and isinstance(sizes[0], torch.dtype):
         raise Refused(a.variables, "it is read as another type")
     sizes = tuple(_meta(a).reshape(sizes).shape)
@@ -148,8 +149,8 @@ def _in_type(a: Random, wanted: torch.dtype | None) -> Random:
         raise Refused(a.variables, "it is turned into whole numbers")
     if not wanted.is_floating_point and a.dtype.is_floating_point and is_lifted(a):
         raise Refused((), "its values are rounded")  # done on all of its values instead
-    known = a.logarithm
-    return Random.make(a.shape, a.dims, a.terms, a.selections, logarithm=known, blame=a.blame, dtype=wanted)
+    known, terms = a.logarithm, terms_in(a, wanted)
+    return Random.make(a.shape, a.dims, terms, a.selections, logarithm=known, blame=a.blame, dtype=wanted)
 
 
 TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
@@ -159,8 +160,8 @@ TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "permute": permute,
         **dict.fromkeys(("transpose", "swapaxes", "swapdims"), transpose),
         **dict.fromkeys(("movedim", "moveaxis"), move),
-        **dict.fromkeys(("T", "t"), reverse_dims),
-        "mT": lambda a: transpose(a, -1, -2),
+        **dict.fromkeys(("T", "t", "H"), reverse_dims),
+        **dict.fromkeys(("mT", "mH"), lambda a: transpose(a, -1, -2)),
         **dict.fromkeys(("clone", "contiguous", "detach", "requires_grad_", "as_subclass", "cpu", "alias"), itself),
         **dict.fromkeys(("to", "type_as", "type"), converted),
         "double": lambda a: _in_type(a, torch.float64),
