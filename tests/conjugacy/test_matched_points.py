@@ -1,6 +1,8 @@
-"""The expected log joint of every model against the model itself, run at matched points or at draws from the factors."""
+"""The expected log joint of every model against the model itself, at matched points or at draws from the factors."""
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 import torch
@@ -46,7 +48,9 @@ def test_sites_are_closed(name: str) -> None:
 def test_expected_log_joint(name: str) -> None:
     structure, ascent = found(name)
     oracle.settle(ascent)
-    assert expected(structure, ascent) == pytest.approx(oracle.expected_log_joint(structure, ascent), rel=1e-8, abs=1e-8)
+    assert expected(structure, ascent) == pytest.approx(
+        oracle.expected_log_joint(structure, ascent), rel=1e-8, abs=1e-8
+    )
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -55,7 +59,9 @@ def test_expected_log_joint_away_from_the_optimum(name: str) -> None:
     structure, ascent = found(name)
     for site, family in structure.families.items():
         ascent.natural[site] = family.start(structure.value(site), 3.7)
-    assert expected(structure, ascent) == pytest.approx(oracle.expected_log_joint(structure, ascent), rel=1e-8, abs=1e-8)
+    assert expected(structure, ascent) == pytest.approx(
+        oracle.expected_log_joint(structure, ascent), rel=1e-8, abs=1e-8
+    )
 
 
 @pytest.mark.parametrize("name", BOUNDED)
@@ -101,7 +107,7 @@ def test_bound_never_falls(name: str) -> None:
         for site in ascent.order:
             ascent.update(site)
             bounds.append(float(ascent.bound().detach()))
-    falls = [a - b for a, b in zip(bounds, bounds[1:], strict=False) if a - b > 1e-9 * (1 + abs(a))]
+    falls = [a - b for a, b in itertools.pairwise(bounds) if a - b > 1e-9 * (1 + abs(a))]
     assert falls == []
     assert bounds[-1] > bounds[0] - 1e-9 * (1 + abs(bounds[0]))
 
