@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 import pyro_prme as prme
-from pyro_prme.bounds import elog_sum_epsilon, profiled_loadings
+from pyro_prme.equations.bounds import elog_sum_epsilon, profiled_loadings
+from pyro_prme.equations.sticks import MIN_CONCENTRATION, log_stick_weights
+from pyro_prme.equations.updates import robbins_monro_rate
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.kernels.gamma import add_rows_
 from pyro_prme.kernels.sums import inner
 from pyro_prme.prototype import eval_mode
-from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
-from pyro_prme.updates import robbins_monro_rate
 
 
 def moments(trainer: prme.Trainer, batch: prme.Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import pyro_prme as prme
 from pyro_prme import swaps
-from pyro_prme.networks import LinearDecoder
+from pyro_prme.models.networks.layers import LinearDecoder
 
 FACTORS, COLUMNS, ROWS = 4, 12, 100
 TOPICS, WORDS, TRAIN, TEST = 8, 80, 300, 150

@@ -13,8 +13,8 @@ from pyro.util import warn_if_nan
 from torch import Tensor
 from torch.distributions import kl_divergence
 
-from pyro_prme.bounds import NORMALIZERS
 from pyro_prme.checks import choice
+from pyro_prme.equations.bounds import NORMALIZERS
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.rules import Run
 

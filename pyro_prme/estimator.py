@@ -14,12 +14,12 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from tqdm import tqdm
 
-from pyro_prme.batch import Batch
-from pyro_prme.build import MODELS, PRESETS, build
+from pyro_prme.answers.fitted import FittedTopicModel
+from pyro_prme.answers.posterior import Posterior, default_dtype
 from pyro_prme.checks import SETTINGS, choice, refusal, whole
-from pyro_prme.fitted import FittedTopicModel
-from pyro_prme.posterior import Posterior, default_dtype
-from pyro_prme.starts import STARTS
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.inference.build import MODELS, PRESETS, build
+from pyro_prme.inference.topic_starts import STARTS
 from pyro_prme.train import MODES, Trainer
 
 __all__ = ["PRMETopicModel"]

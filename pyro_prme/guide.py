@@ -12,9 +12,9 @@ from pyro.infer.autoguide.effect import AutoMessenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor, nn
 
-from pyro_prme.batch import Batch
-from pyro_prme.encoders import TopicEncoder
-from pyro_prme.model import DILN, PRME
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.models.networks.encoders import TopicEncoder
+from pyro_prme.models.prme import DILN, PRME
 from pyro_prme.plan import Plan, make_plan
 from pyro_prme.prototype import Prototype, eval_mode
 from pyro_prme.rules import Amortized, GaussianFunction, Rule, Run

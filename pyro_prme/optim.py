@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from pyro_prme.guide import ClosedFormGuide
-from pyro_prme.lazy_adam import LazyAdam
+from pyro_prme.inference.lazy_adam import LazyAdam
 from pyro_prme.rules import Point
 
 __all__ = ["make_optimizers"]

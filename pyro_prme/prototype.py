@@ -13,7 +13,7 @@ from pyro.poutine.trace_struct import Trace
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 
-from pyro_prme.batch import Batch
+from pyro_prme.corpora.batch import Batch
 
 __all__ = ["Draw", "Prototype", "eval_mode"]
 

@@ -14,17 +14,17 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from pyro_prme.batch import Batch
 from pyro_prme.checks import all_settings, choice, whole
-from pyro_prme.counts import sound_csr
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.elbo import Bound, ClosedForm_ELBO
+from pyro_prme.equations.updates import robbins_monro_rate
 from pyro_prme.guide import ClosedFormGuide
-from pyro_prme.model import PRME
+from pyro_prme.inference.topic_starts import STARTS, begin
+from pyro_prme.models.prme import PRME
 from pyro_prme.optim import make_optimizers
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import Point, Run
-from pyro_prme.starts import STARTS, begin
-from pyro_prme.updates import robbins_monro_rate
 
 __all__ = ["Trainer"]
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyro_prme import formats
-from pyro_prme.corpus import Corpus
-from pyro_prme.readers import load_corpus, save_corpus
-from pyro_prme.splits import TokenSplit
+from pyro_prme.corpora import formats
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.readers import load_corpus, save_corpus
+from pyro_prme.corpora.splits import TokenSplit
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import torch
 from scipy import sparse, stats
 
 import pyro_prme as prme
-from pyro_prme.encoders import encoder_of_depth
 from pyro_prme.kernels import local_step as kernel
-from pyro_prme.networks import decoder_of_depth
+from pyro_prme.models.networks.encoders import encoder_of_depth
+from pyro_prme.models.networks.layers import decoder_of_depth
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(BENCHMARKS))

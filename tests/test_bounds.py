@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.distributions import Categorical, Dirichlet, Gamma
 
-from pyro_prme import bounds
-from pyro_prme.expectations import expected, expected_exp_neg, expected_log, expected_log_rows
+from pyro_prme.equations import bounds
+from pyro_prme.equations.expectations import expected, expected_exp_neg, expected_log, expected_log_rows
+from pyro_prme.equations.updates import loadings_update, solve_epsilon
 from pyro_prme.kernels.gamma import DigammaRows
-from pyro_prme.updates import loadings_update, solve_epsilon
 
 B, K, D = 3, 4, 6
 DRAWS = 200_000

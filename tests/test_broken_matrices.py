@@ -5,14 +5,14 @@ import pytest
 import torch
 from scipy import sparse
 
-from pyro_prme.batch import Batch
-from pyro_prme.build import build
-from pyro_prme.corpus import Corpus
-from pyro_prme.counts import refuse_unsound, sound_csr
+from pyro_prme.answers.scores import completion_perplexity
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.counts import refuse_unsound, sound_csr
 from pyro_prme.estimator import PRMETopicModel
-from pyro_prme.evaluate import completion_perplexity
-from pyro_prme.runs import make_trainer, resume, settings_of
-from pyro_prme.starts import begin
+from pyro_prme.inference.build import build
+from pyro_prme.inference.topic_starts import begin
+from pyro_prme.runs.run_folder import make_trainer, resume, settings_of
 from pyro_prme.swaps import PoissonPRME
 from pyro_prme.train import Trainer
 
@@ -105,7 +105,7 @@ def test_a_broken_matrix_is_refused_at_every_door(door, kind, fault, fitted):
 
 
 def test_resuming_with_a_broken_matrix_is_refused(tmp_path):
-    from pyro_prme.runs import save_run
+    from pyro_prme.runs.run_folder import save_run
 
     settings = settings_of(num_topics=3)
     trainer = make_trainer(counts(), settings)

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from pyro_prme import checks
-from pyro_prme.build import build
+from pyro_prme.answers.posterior import Posterior
 from pyro_prme.estimator import PRMETopicModel
-from pyro_prme.posterior import Posterior
-from pyro_prme.runs import settings_of
+from pyro_prme.inference.build import build
+from pyro_prme.runs.run_folder import settings_of
 from pyro_prme.train import Trainer
 
 COUNTS = np.random.default_rng(0).poisson(1.0, (12, 9))

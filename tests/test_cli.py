@@ -24,12 +24,12 @@ from typer.testing import CliRunner
 
 import pyro_prme
 from pyro_prme import Batch, Corpus, PRMEGuide, Trainer, build, fitting, save_corpus
-from pyro_prme.cli import app
-from pyro_prme.locks import LOCK
-from pyro_prme.run_files import read_record, read_tensors
-from pyro_prme.runs import settings_of
-from pyro_prme.show import as_csv
-from pyro_prme.stopping import Stopped, stop_signals
+from pyro_prme.cli.command import app
+from pyro_prme.cli.show import as_csv
+from pyro_prme.runs.locks import LOCK
+from pyro_prme.runs.run_files import read_record, read_tensors
+from pyro_prme.runs.run_folder import settings_of
+from pyro_prme.runs.stopping import Stopped, stop_signals
 
 COMMANDS = ("fit", "topics", "transform", "evaluate", "info", "demo")
 
@@ -237,7 +237,7 @@ def test_a_path_with_nothing_there_is_said_first(files, monkeypatch):
     assert f"{none} cannot be read (No such file or directory): check the path" in error_of("info", none)
     for command in (["topics", none], ["transform", none, train], ["evaluate", none, train]):
         assert "is no run: there is no such folder." in error_of(*command)
-    monkeypatch.setattr("pyro_prme.cli.load_corpus", never)
+    monkeypatch.setattr("pyro_prme.cli.command.load_corpus", never)
     for options in (["--vocab", none], ["--held-out", none], ["--stop-words", none]):
         assert f"{none} cannot be read" in error_of("fit", train, "--out", out, *options)
     assert f"{none} cannot be read" in error_of("fit", none, "--out", out)
@@ -330,7 +330,7 @@ def test_a_fault_inside_is_one_line_too(monkeypatch):
     def fault(*args, **kwargs):
         raise RuntimeError("first line\nsecond line")
 
-    monkeypatch.setattr("pyro_prme.cli.load_corpus", fault)
+    monkeypatch.setattr("pyro_prme.cli.command.load_corpus", fault)
     assert error_of("info", "kjv") == "error: RuntimeError: first line second line"
     monkeypatch.setenv("PRME_TRACEBACK", "1")
     assert "Traceback" in prme("info", "kjv", code=1).stderr
@@ -340,7 +340,7 @@ def test_an_interruption_within_the_first_epoch(files, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pyro_prme.cli.fit_in_folder", interrupt)
+    monkeypatch.setattr("pyro_prme.cli.command.fit_in_folder", interrupt)
     result = prme("fit", files / "train.ldac", "--topics", 3, "--out", files / "run", code=130)
     assert result.stderr == "interrupted; no checkpoint was written yet: nothing is kept\n"
 
@@ -495,7 +495,7 @@ def start():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN if number == ignored else signal.SIG_DFL)
 
-        command = [sys.executable, "-c", "from pyro_prme.cli import main; main()", *map(str, args)]
+        command = [sys.executable, "-c", "from pyro_prme.cli.command import main; main()", *map(str, args)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         processes.append(subprocess.Popen(command, **pipes, text=True, preexec_fn=heed_ctrl_c))
         return processes[-1]
@@ -616,7 +616,7 @@ def test_a_missing_file_of_a_run_is_said_before_the_corpus_is_read(fitted, tmp_p
     def never(*args, **kwargs):
         raise AssertionError("a corpus was read")
 
-    monkeypatch.setattr("pyro_prme.cli.load_corpus", never)
+    monkeypatch.setattr("pyro_prme.cli.command.load_corpus", never)
     for missing in ("vocabulary.txt", read_record(fitted / "run")["state"]):
         run = tmp_path / missing.replace(".", "-")
         run.mkdir()

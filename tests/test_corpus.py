@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.feature_extraction.text import CountVectorizer
 
-from pyro_prme.corpus import Corpus
-from pyro_prme.splits import TokenSplit
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.splits import TokenSplit
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pyro_prme.build import MODELS
-from pyro_prme.corpus import Corpus
+from pyro_prme.answers.fitted import whole_counts
+from pyro_prme.answers.scores import completion_perplexity
+from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.estimator import PRMETopicModel
-from pyro_prme.evaluate import completion_perplexity
-from pyro_prme.fitted import whole_counts
+from pyro_prme.inference.build import MODELS
 
 TOPICS = np.kron(np.eye(3), np.full(6, 1 / 6))  # (3, 18)
 

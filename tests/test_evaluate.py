@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse
 from sklearn.decomposition import LatentDirichletAllocation
 
-from pyro_prme import evaluate
-from pyro_prme.corpus import Corpus
-from pyro_prme.evaluate import completion_perplexity, log_predictive, npmi_coherence, topic_diversity
+from pyro_prme.answers import scores as evaluate
+from pyro_prme.answers.scores import completion_perplexity, log_predictive, npmi_coherence, topic_diversity
+from pyro_prme.corpora.corpus import Corpus
 
 DOC_TOPIC = np.array([[3.0, 1.0], [0.0, 2.0]])
 TOPIC_WORD = np.array([[2.0, 2.0, 0.0], [1.0, 1.0, 8.0]])

@@ -10,9 +10,9 @@ import xarray as xr
 from scipy.special import logsumexp
 
 import pyro_prme as prme
-from pyro_prme.draws import posterior_factors, prior_draws
-from pyro_prme.evaluate import log_predictive
-from pyro_prme.export import VARIABLES, to_inference_data, to_pyldavis
+from pyro_prme.answers.draws import posterior_factors, prior_draws
+from pyro_prme.answers.export import VARIABLES, to_inference_data, to_pyldavis
+from pyro_prme.answers.scores import log_predictive
 
 mpl.use("Agg")
 with warnings.catch_warnings():

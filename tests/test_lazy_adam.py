@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pyro_prme.lazy_adam import LazyAdam, move_rows
+from pyro_prme.inference.lazy_adam import LazyAdam, move_rows
 
 
 def _train(optimizer: type, steps: int = 6, **settings: object) -> nn.Embedding:
@@ -30,7 +30,7 @@ def test_same_weights_as_sparse_adam() -> None:
 
 def test_compiled_rows_agree_with_the_torch_form(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = _train(LazyAdam)
-    monkeypatch.setattr("pyro_prme.lazy_adam._move_rows_compiled", move_rows)
+    monkeypatch.setattr("pyro_prme.inference.lazy_adam._move_rows_compiled", move_rows)
     torch.testing.assert_close(compiled.weight, _train(LazyAdam).weight, rtol=1e-10, atol=1e-12)
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pyro_prme import splits
-from pyro_prme.corpus import Corpus
-from pyro_prme.readers import load_corpus
-from pyro_prme.run_files import read_record
-from pyro_prme.splits import TokenSplit
+from pyro_prme.corpora import splits
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.readers import load_corpus
+from pyro_prme.corpora.splits import TokenSplit
+from pyro_prme.runs.run_files import read_record
 
 
 def peak(call: Callable[[], object]) -> float:

@@ -13,8 +13,8 @@ from pyro_prme import (
     decoder_of_depth,
     encoder_of_depth,
 )
-from pyro_prme.encoders import hide_words
-from pyro_prme.networks import BatchNorm, LinearDecoder
+from pyro_prme.models.networks.encoders import hide_words
+from pyro_prme.models.networks.layers import BatchNorm, LinearDecoder
 
 DESIGNS = [(False, False), (True, False), (False, True), (True, True)]  # (batch_norm, residual)
 

@@ -11,10 +11,10 @@ from scipy import sparse
 from torch.distributions import constraints
 
 from pyro_prme import Batch, ClosedForm_ELBO, ClosedFormGuide, Rule
-from pyro_prme.expectations import expected_log, expected_log_rows
+from pyro_prme.equations.expectations import expected_log, expected_log_rows
+from pyro_prme.equations.updates import assignment_probabilities
 from pyro_prme.kernels import LocalStep
 from pyro_prme.rules import Assignment, DirichletTopics, Local, Words
-from pyro_prme.updates import assignment_probabilities
 
 K, D, N = 3, 12, 30
 

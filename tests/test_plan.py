@@ -10,7 +10,7 @@ import torch
 from pyro import poutine
 
 from pyro_prme import HDP, PRME, ClosedForm_ELBO, ClosedFormGuide, PRMEGuide
-from pyro_prme.distributions import TopicAssignment, WordGivenTopic
+from pyro_prme.models.distributions import TopicAssignment, WordGivenTopic
 from pyro_prme.rules import DirichletTopics, GammaLoadings, MeanFieldNormal, Point
 from tests.conftest import small_model
 

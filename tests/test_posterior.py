@@ -8,10 +8,10 @@ import torch
 from scipy import sparse
 
 from pyro_prme import Posterior, Trainer, build
-from pyro_prme.corpus import Corpus
-from pyro_prme.evaluate import completion_perplexity
-from pyro_prme.posterior import third_moment
-from pyro_prme.words_of_topics import frex, hellinger, lift
+from pyro_prme.answers.posterior import third_moment
+from pyro_prme.answers.scores import completion_perplexity
+from pyro_prme.answers.words_of_topics import frex, hellinger, lift
+from pyro_prme.corpora.corpus import Corpus
 
 WORDS = tuple(f"w{d:02d}" for d in range(20))
 NUM_DOCUMENTS, NUM_TOPICS = 40, 6

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pyro_prme.corpus import Corpus
-from pyro_prme.readers import load_corpus, save_corpus
-from pyro_prme.text import stop_word_set
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.readers import load_corpus, save_corpus
+from pyro_prme.corpora.text import stop_word_set
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared corpora are not on this machine")

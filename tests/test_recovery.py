@@ -7,9 +7,9 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from pyro_prme import Batch
-from pyro_prme.build import build
-from pyro_prme.evaluate import completion_perplexity
-from pyro_prme.posterior import Posterior, third_moment
+from pyro_prme.answers.posterior import Posterior, third_moment
+from pyro_prme.answers.scores import completion_perplexity
+from pyro_prme.inference.build import build
 from pyro_prme.train import Trainer
 
 VOCAB, TOPICS, BETA = 80, 6, 8.0

@@ -17,10 +17,10 @@ import safetensors.torch
 import torch
 from scipy import sparse
 
-from pyro_prme import run_files
-from pyro_prme.locks import LOCK, one_writer
-from pyro_prme.run_files import check_new, is_run
-from pyro_prme.runs import load_run, make_trainer, resume, save_run, settings_of
+from pyro_prme.runs import run_files
+from pyro_prme.runs.locks import LOCK, one_writer
+from pyro_prme.runs.run_files import check_new, is_run
+from pyro_prme.runs.run_folder import load_run, make_trainer, resume, save_run, settings_of
 
 WORDS = tuple(f"word{d}" for d in range(20))
 
@@ -401,7 +401,9 @@ def test_a_run_without_checksums_is_of_an_earlier_version(folder):
 
 def other_process(code, folder):
     """Another Python process that runs the code with `folder`, and says when it is ready."""
-    begin = f"import pathlib, sys\nfrom pyro_prme.locks import one_writer\nfolder = pathlib.Path({str(folder)!r})\n"
+    begin = (
+        f"import pathlib, sys\nfrom pyro_prme.runs.locks import one_writer\nfolder = pathlib.Path({str(folder)!r})\n"
+    )
     command = [sys.executable, "-c", begin + textwrap.dedent(code)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"

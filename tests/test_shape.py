@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pyro_prme import PRME, Batch, Corpus, PRMEGuide, PRMETopicModel, ShapePRME, Trainer, build, to_inference_data
-from pyro_prme.bounds import point_topics_term
+from pyro_prme.equations.bounds import point_topics_term
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import PointTopics
 from tests.conftest import small_model

@@ -1,8 +1,8 @@
 import pyro.distributions as dist
 import torch
 
-from pyro_prme.model import PRME
-from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights, stick_weights, sticks_from_weights
+from pyro_prme.equations.sticks import MIN_CONCENTRATION, log_stick_weights, stick_weights, sticks_from_weights
+from pyro_prme.models.prme import PRME
 
 
 def test_weights_are_the_products_of_the_paper_and_the_last_takes_what_is_left():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pyro_prme import PRMEGuide
-from pyro_prme.expectations import natural_parameters
+from pyro_prme.equations.expectations import natural_parameters
 from pyro_prme.rules import DirichletTopics, GammaLoadings, PointTopics
 from pyro_prme.testing import RuleError, check_rule
 from tests import test_other_models as other

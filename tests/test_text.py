@@ -3,8 +3,8 @@
 import pytest
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from pyro_prme.corpus import Corpus
-from pyro_prme.text import count_words, stop_word_set
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.text import count_words, stop_word_set
 
 
 def test_words_are_lower_case_runs_of_three_or_more_letters() -> None:

@@ -10,11 +10,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pyro_prme import HDP, Batch, ClosedForm_ELBO, PRMEGuide
-from pyro_prme.build import build
+from pyro_prme.equations.updates import robbins_monro_rate
+from pyro_prme.inference.build import build
+from pyro_prme.inference.topic_starts import STARTS, begin, kmeans_start
 from pyro_prme.prototype import eval_mode
-from pyro_prme.starts import STARTS, begin, kmeans_start
 from pyro_prme.train import Trainer
-from pyro_prme.updates import robbins_monro_rate
 
 
 def corpus(num_documents=60, vocab_size=40, length=25, seed=0):

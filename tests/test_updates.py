@@ -3,7 +3,7 @@
 import torch
 
 from pyro_prme import HDP, Batch, PRMEGuide
-from pyro_prme.bounds import (
+from pyro_prme.equations.bounds import (
     assignment_entropy,
     dirichlet_entropy,
     elog_dirichlet,
@@ -11,7 +11,7 @@ from pyro_prme.bounds import (
     elog_sum_epsilon,
     gamma_entropy,
 )
-from pyro_prme.updates import (
+from pyro_prme.equations.updates import (
     assignment_probabilities,
     dirichlet_update,
     loadings_update,

@@ -18,7 +18,7 @@ from experiment import OBSERVED, RESULTS, add, average, is_there, measured, pars
 from pyro import distributions as dist
 
 import pyro_prme as prme
-from pyro_prme.build import FORMS, MODELS
+from pyro_prme.inference.build import FORMS, MODELS
 from pyro_prme.swaps import HyperPriors
 
 PATH = RESULTS / "learned.json"

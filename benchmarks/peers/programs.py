@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from adapters import gensim_hdp, gensim_lda, ours, prod_lda, sklearn_lda, tomotopy_gibbs
 
-from pyro_prme.build import PRESETS
+from pyro_prme.inference.build import PRESETS
 
 
 class Peer(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 import pyro_prme as prme
-from pyro_prme.evaluate import completion_perplexity, log_predictive
+from pyro_prme.answers.scores import completion_perplexity, log_predictive
 
 # From observed counts (N, D): proportions (N, K) and topics (K, D), or None and each document's own words (N, D).
 Predict = Callable[[sparse.csr_array], tuple["np.ndarray | None", np.ndarray]]
@@ -86,7 +86,7 @@ def load(name: str, data: Path, validation: bool = False) -> tuple[prme.Corpus, 
 
 
 def perplexity(predict: Predict, split: prme.TokenSplit) -> float:
-    """`pyro_prme.evaluate.completion_perplexity` of the held-out tokens, given the observed ones."""
+    """`pyro_prme.answers.scores.completion_perplexity` of the held-out tokens, given the observed ones."""
     proportions, words = predict(split.observed.counts)
     if proportions is not None:
         return completion_perplexity(proportions, words, split.held_out)

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from generate.links import with_bars
-from pyro_prme.sticks import log_stick_weights
-from pyro_prme.updates import loadings_update, solve_epsilon
+from pyro_prme.equations.sticks import log_stick_weights
+from pyro_prme.equations.updates import loadings_update, solve_epsilon
 
 MARK = "Differs from the paper:"
 

@@ -8,7 +8,7 @@ import re
 import torch
 
 from pyro_prme import PRME, PRMEGuide, swaps
-from pyro_prme.batch import Batch
+from pyro_prme.corpora.batch import Batch
 from pyro_prme.swaps.factors import FactorModel
 
 TOPICS, WORDS, DOCUMENTS = 4, 12, 8

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pyro_prme.inference.claims import Claim
-from pyro_prme.lazy_adam import LazyAdam
+from pyro_prme.inference.lazy_adam import LazyAdam
 
 __all__ = ["make_optimisers"]
 

@@ -10,8 +10,8 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from pyro_prme.batch import Batch
-from pyro_prme.encoders import TopicEncoder
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.inference.claims import Context, Rule
 from pyro_prme.inference.data import Data
 from pyro_prme.inference.guide import ClosedFormGuide
@@ -20,9 +20,9 @@ from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of
 from pyro_prme.inference.rules.point import FreePoint
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.session import evaluating
-from pyro_prme.model import PRME
-from pyro_prme.starts import STARTS
-from pyro_prme.sticks import sticks_from_weights
+from pyro_prme.inference.topic_starts import STARTS
+from pyro_prme.models.networks.encoders import TopicEncoder
+from pyro_prme.models.prme import PRME
 
 __all__ = ["Counts", "PRMEGuide"]
 

@@ -15,13 +15,13 @@ import torch
 from pyro import poutine
 from torch import Tensor, nn
 
+from pyro_prme.equations.updates import robbins_monro_rate
 from pyro_prme.inference.data import Data
 from pyro_prme.inference.guide import ClosedFormGuide
 from pyro_prme.inference.optimisers import make_optimisers
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import evaluating
-from pyro_prme.updates import robbins_monro_rate
 
 __all__ = ["TrainOptions", "Trainer"]
 

@@ -5,8 +5,8 @@ activation, each normalised one and each gradient is allocated anew, and the sys
 longer than the arithmetic. Here batch norm is folded into the weights of the layer behind it, so that one table a layer
 is all that is kept for the backward pass, and the tables lie in memory that is used again (`Buffers`).
 
-The plain form is :class:`pyro_prme.networks.Stack`, which decoders with residual connections use; tests hold the two
-together.
+The plain form is :class:`pyro_prme.models.networks.layers.Stack`, which decoders with residual connections use; tests
+hold the two together.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyro_prme.equations.updates import dirichlet_update, natural_step
 from pyro_prme.kernels.arithmetic import cached, digamma_parts, log_in_place
 from pyro_prme.kernels.buffers import Buffers
 from pyro_prme.kernels.threads import share_out
-from pyro_prme.updates import dirichlet_update, natural_step
 
 __all__ = ["DigammaRows", "add_rows_", "natural_step_", "natural_step_torch_", "sum_of_rows"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from pyro_prme.corpus import Corpus
-from pyro_prme.posterior import Posterior, default_dtype
+from pyro_prme.answers.posterior import Posterior, default_dtype
+from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import Point
 

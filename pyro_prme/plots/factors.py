@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyro_prme.batch import Batch
 from pyro_prme.checks import whole
+from pyro_prme.corpora.batch import Batch
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.plots import _common as common
 from pyro_prme.swaps.factors import FactorModel, dense

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyro_prme.batch import Batch
 from pyro_prme.checks import choice
+from pyro_prme.corpora.batch import Batch
 from pyro_prme.measures import FeaturePaintbox, random_paintbox
 from pyro_prme.plots import _common as common
 from pyro_prme.prototype import eval_mode

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import whole
-from pyro_prme.corpus import Corpus
+from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.plots import _common as common
-from pyro_prme.posterior import Posterior
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

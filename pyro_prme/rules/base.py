@@ -12,7 +12,7 @@ from pyro.poutine.trace_struct import Trace
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pyro_prme.batch import Batch
+from pyro_prme.corpora.batch import Batch
 from pyro_prme.prototype import Prototype
 
 __all__ = ["REGISTRY", "Rule", "Run", "register"]

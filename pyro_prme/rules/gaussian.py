@@ -9,9 +9,9 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.expectations import expected_log_rows
+from pyro_prme.equations.expectations import expected_log_rows
 from pyro_prme.kernels import local_step
-from pyro_prme.model import PRME
+from pyro_prme.models.prme import PRME
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run
 from pyro_prme.rules.loadings import GammaLoadings, Local

@@ -12,7 +12,7 @@ from pyro import distributions as dist
 from torch import Tensor, nn
 from torch.distributions import Distribution, biject_to
 
-from pyro_prme.batch import Batch
+from pyro_prme.corpora.batch import Batch
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run
 from pyro_prme.rules.points import check_topics, is_real, rows_of_words

@@ -9,14 +9,14 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.batch import Batch
-from pyro_prme.bounds import elog_gamma_loadings, gamma_entropy, profiled_loadings
 from pyro_prme.checks import choice
-from pyro_prme.expectations import expected, expected_exp_neg, expected_log, expected_log_rows
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.equations.bounds import elog_gamma_loadings, gamma_entropy, profiled_loadings
+from pyro_prme.equations.expectations import expected, expected_exp_neg, expected_log, expected_log_rows
+from pyro_prme.equations.updates import loadings_update
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules.base import Rule, Run, register
-from pyro_prme.updates import loadings_update
 
 __all__ = ["GammaLoadings", "Local"]
 

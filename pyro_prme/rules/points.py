@@ -11,9 +11,9 @@ from pyro.distributions.util import sum_rightmost
 from torch import Tensor, nn
 from torch.distributions import Distribution, biject_to
 
-from pyro_prme.batch import Batch
-from pyro_prme.distributions import WordMajorDirichlet, WordMajorPoint
-from pyro_prme.expectations import expected
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.equations.expectations import expected
+from pyro_prme.models.distributions import WordMajorDirichlet, WordMajorPoint
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules.base import Rule, Run, register
 

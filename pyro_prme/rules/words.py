@@ -8,22 +8,22 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.bounds import (
+from pyro_prme.equations.bounds import (
     dirichlet_term,
     elog_sum_epsilon,
     elog_sum_particles,
     elog_sum_quadrature,
     point_topics_term,
 )
-from pyro_prme.distributions import ImpliedAssignment, WordMajorDirichlet, WordMajorPoint
-from pyro_prme.expectations import expected_log, expected_log_rows
+from pyro_prme.equations.expectations import expected_log, expected_log_rows
+from pyro_prme.equations.updates import assignment_probabilities
 from pyro_prme.kernels import LocalStep
 from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, sum_of_rows
 from pyro_prme.kernels.sums import inner
+from pyro_prme.models.distributions import ImpliedAssignment, WordMajorDirichlet, WordMajorPoint
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run, register
 from pyro_prme.rules.loadings import Local
-from pyro_prme.updates import assignment_probabilities
 
 __all__ = ["Assignment", "DirichletTopics", "PointTopics", "Words"]
 

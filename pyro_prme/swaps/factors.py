@@ -13,9 +13,9 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pyro_prme.batch import Batch
-from pyro_prme.counts import sound_csr
-from pyro_prme.networks import Stack
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.counts import sound_csr
+from pyro_prme.models.networks.layers import Stack
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import REGISTRY, Point, Rule
 from pyro_prme.swaps.guides import GuidedModel

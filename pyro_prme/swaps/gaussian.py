@@ -11,9 +11,9 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.batch import Batch
 from pyro_prme.checks import positive
-from pyro_prme.expectations import expected, expected_log
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.equations.expectations import expected, expected_log
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import Point, Rule, Run
 from pyro_prme.swaps.conjugate import ConjugateRule

@@ -9,9 +9,9 @@ import torch
 from pyro import distributions as dist
 from torch import Tensor, nn
 
-from pyro_prme.batch import Batch
 from pyro_prme.checks import positive
-from pyro_prme.model import PRME
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.models.prme import PRME
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules import GaussianFunction, Rule, Run
 from pyro_prme.swaps.guides import GuidedModel

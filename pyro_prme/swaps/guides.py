@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from pyro_prme.encoders import TopicEncoder
 from pyro_prme.guide import PRMEGuide
-from pyro_prme.model import PRME
+from pyro_prme.models.networks.encoders import TopicEncoder
+from pyro_prme.models.prme import PRME
 from pyro_prme.rules import Rule
 
 __all__ = ["GuidedModel"]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.distributions.utils import broadcast_all
 
-from pyro_prme.expectations import expected, expected_log
+from pyro_prme.equations.expectations import expected, expected_log
 
 __all__ = ["ModifiedHalfNormal"]
 

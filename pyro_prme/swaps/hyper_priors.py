@@ -11,8 +11,8 @@ import torch
 from pyro import distributions as dist
 from torch import Tensor
 
-from pyro_prme.batch import Batch
-from pyro_prme.model import PRME
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.models.prme import PRME
 from pyro_prme.rules import Point
 from pyro_prme.swaps.factors import offer
 from pyro_prme.swaps.priors import PitmanYorPRME

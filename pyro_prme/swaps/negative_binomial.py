@@ -9,7 +9,7 @@ import torch
 from pyro import distributions as dist
 from torch import Tensor
 
-from pyro_prme.batch import Batch
+from pyro_prme.corpora.batch import Batch
 from pyro_prme.swaps.factors import dense
 from pyro_prme.swaps.poisson import PoissonPRME
 

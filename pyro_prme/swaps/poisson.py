@@ -10,15 +10,15 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.batch import Batch
 from pyro_prme.checks import choice
-from pyro_prme.expectations import expected, expected_log, expected_log_rows
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.equations.expectations import expected, expected_log, expected_log_rows
+from pyro_prme.equations.updates import assignment_probabilities
 from pyro_prme.kernels import LocalStep
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules import DirichletTopics, GammaLoadings, Local, Rule, Run
 from pyro_prme.swaps.conjugate import ConjugateRule
 from pyro_prme.swaps.factors import FactorModel, dense, offer, product_refusal
-from pyro_prme.updates import assignment_probabilities
 
 __all__ = ["GammaFactors", "PoissonLoadings", "PoissonPRME", "PoissonRows", "PoissonTopics"]
 

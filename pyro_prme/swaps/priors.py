@@ -10,9 +10,9 @@ import torch
 from pyro import distributions as dist
 from torch import Tensor, nn
 
-from pyro_prme.batch import Batch
 from pyro_prme.checks import number, positive
-from pyro_prme.model import HDP, PRME
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.models.prme import HDP, PRME
 from pyro_prme.swaps.guides import GuidedModel
 
 __all__ = [

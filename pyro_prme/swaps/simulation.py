@@ -13,8 +13,8 @@ from scipy import sparse
 from torch import Tensor
 from torch.distributions import constraints
 
-from pyro_prme.batch import Batch
-from pyro_prme.model import PRME
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.models.prme import PRME
 from pyro_prme.prototype import eval_mode
 from pyro_prme.swaps.factors import FactorModel
 

@@ -11,11 +11,11 @@ from pyro.distributions import Delta
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.batch import Batch
-from pyro_prme.distributions import WordMajorPoint
+from pyro_prme.corpora.batch import Batch
 from pyro_prme.elbo import ClosedForm_ELBO
-from pyro_prme.expectations import natural_parameters
+from pyro_prme.equations.expectations import natural_parameters
 from pyro_prme.guide import ClosedFormGuide
+from pyro_prme.models.distributions import WordMajorPoint
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import Rule, Run
 from pyro_prme.testing._copies import copied, stepped

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyro_prme.kernels import decoder as kernel
-from pyro_prme.networks import Decoder
+from pyro_prme.models.networks.layers import Decoder
 
 DOCUMENTS, TOPICS = 9, 6
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from pyro_prme.equations.updates import dirichlet_update, natural_step
 from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, natural_step_torch_, sum_of_rows
-from pyro_prme.updates import dirichlet_update, natural_step
 
 WORDS, TOPICS = 5000, 3  # more words than a block
 

@@ -6,7 +6,8 @@ import warnings
 import pytest
 
 import pyro_prme as prme
-from pyro_prme import export, plots, swaps
+from pyro_prme import plots, swaps
+from pyro_prme.answers import export
 
 FUNCTIONS = {name: getattr(plots, name) for name in plots.__all__} | {
     name: getattr(export, name) for name in export.__all__

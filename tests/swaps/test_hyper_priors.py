@@ -9,7 +9,7 @@ from scipy.special import gammaln
 from scipy.stats import beta as beta_law
 
 from pyro_prme import HDP, Batch, PRMEGuide, Trainer
-from pyro_prme.sticks import stick_weights
+from pyro_prme.equations.sticks import stick_weights
 from pyro_prme.swaps import HyperPriorPRME, HyperPriors, LearnedPitmanYorPRME, PitmanYorPRME, simulate_corpus
 
 

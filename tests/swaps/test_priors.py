@@ -10,8 +10,8 @@ from scipy import sparse
 from torch import nn
 
 from pyro_prme import Batch, PRMEGuide, TopicEncoder, Trainer
-from pyro_prme.networks import LinearDecoder
-from pyro_prme.sticks import stick_weights
+from pyro_prme.equations.sticks import stick_weights
+from pyro_prme.models.networks.layers import LinearDecoder
 from pyro_prme.swaps import simulate_corpus
 from pyro_prme.swaps.priors import (
     CovariatePRME,

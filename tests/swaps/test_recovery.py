@@ -7,8 +7,8 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from pyro_prme import Batch, PRMEGuide, TopicEncoder, Trainer
+from pyro_prme.equations.sticks import stick_weights
 from pyro_prme.prototype import eval_mode
-from pyro_prme.sticks import stick_weights
 from pyro_prme.swaps import (
     FiniteDirichletPRME,
     GaussianPRME,

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pyro_prme.batch import Batch
 from pyro_prme.conjugacy import Structure
+from pyro_prme.corpora.batch import Batch
 from pyro_prme.inference.claims import Claim, Context, OpenClaim, Refusal, Rule
 from pyro_prme.inference.rules.normal_guide import is_real
 from pyro_prme.inference.rules.topics.claim import TopicFactors

@@ -9,21 +9,21 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.batch import Batch
-from pyro_prme.bounds import dirichlet_term, elog_sum_epsilon, point_topics_term
 from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import Gamma
 from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.program import Program, site_terms
 from pyro_prme.conjugacy.tracing import Site
-from pyro_prme.distributions import WordMajorDirichlet, WordMajorPoint
-from pyro_prme.expectations import expected_log_rows
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.equations.bounds import dirichlet_term, elog_sum_epsilon, point_topics_term
+from pyro_prme.equations.expectations import expected_log_rows
 from pyro_prme.inference.claims import Claim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.rules.topics.forms import ChoiceForm, NotThisForm, WordForm, choice_form, word_form
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, sum_of_rows
 from pyro_prme.kernels.sums import inner
+from pyro_prme.models.distributions import WordMajorDirichlet, WordMajorPoint
 
 if TYPE_CHECKING:
     from pyro_prme.inference.rules.topics.rule import Topics

@@ -12,10 +12,10 @@ from sklearn.cluster import kmeans_plusplus
 from torch import Tensor
 
 from pyro_prme.checks import choice
-from pyro_prme.counts import sound_csr
+from pyro_prme.corpora.counts import sound_csr
+from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.rules import DirichletTopics, Point
-from pyro_prme.sticks import sticks_from_weights
 
 __all__ = ["STARTS", "Start", "begin", "document_start", "kmeans_start", "random_start"]
 

@@ -18,8 +18,8 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from pyro_prme.files import read_bytes, read_words, write_whole
-from pyro_prme.locks import LOCK, one_writer
+from pyro_prme.corpora.files import read_bytes, read_words, write_whole
+from pyro_prme.runs.locks import LOCK, one_writer
 
 __all__ = [
     "FORMAT",

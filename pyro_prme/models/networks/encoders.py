@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pyro_prme.batch import Batch
 from pyro_prme.checks import all_settings
+from pyro_prme.corpora.batch import Batch
 from pyro_prme.kernels.buffers import Buffers
 from pyro_prme.kernels.words import sums_by_word
-from pyro_prme.networks import BatchNorm, Stack, check_depth
+from pyro_prme.models.networks.layers import BatchNorm, Stack, check_depth
 
 __all__ = ["BagOfWordsEncoder", "TopicEncoder", "encoder_of_depth", "hide_words"]
 

@@ -12,15 +12,15 @@ import pyro
 import torch
 from tqdm import tqdm
 
-from pyro_prme.build import MODELS, PRESETS
+from pyro_prme.answers.posterior import Posterior, default_dtype
 from pyro_prme.checks import SETTINGS, choice, refusal, share_or_number, whole
-from pyro_prme.corpus import Corpus
-from pyro_prme.files import need_path, read_words
-from pyro_prme.locks import one_writer
-from pyro_prme.posterior import Posterior, default_dtype
-from pyro_prme.readers import NAMES, load_corpus
-from pyro_prme.runs import SavedRun, Settings, save_run
-from pyro_prme.splits import TokenSplit
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.files import need_path, read_words
+from pyro_prme.corpora.readers import NAMES, load_corpus
+from pyro_prme.corpora.splits import TokenSplit
+from pyro_prme.inference.build import MODELS, PRESETS
+from pyro_prme.runs.locks import one_writer
+from pyro_prme.runs.run_folder import SavedRun, Settings, save_run
 from pyro_prme.train import MODES, Trainer
 
 __all__ = [

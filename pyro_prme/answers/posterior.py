@@ -14,20 +14,20 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from pyro_prme.batch import Batch
+from pyro_prme.answers.scores import completion_perplexity
+from pyro_prme.answers.words_of_topics import RANKINGS, hellinger
 from pyro_prme.checks import choice, whole
-from pyro_prme.corpus import Corpus
-from pyro_prme.counts import refuse_other_things
-from pyro_prme.evaluate import completion_perplexity
-from pyro_prme.expectations import expected
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.counts import refuse_other_things
+from pyro_prme.equations.expectations import expected
 from pyro_prme.guide import ClosedFormGuide
-from pyro_prme.model import PRME
+from pyro_prme.models.prme import PRME
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import DirichletTopics, GammaLoadings, Point, Run
-from pyro_prme.words_of_topics import RANKINGS, hellinger
 
 if TYPE_CHECKING:
-    from pyro_prme.splits import TokenSplit
+    from pyro_prme.corpora.splits import TokenSplit
 
 __all__ = ["Posterior", "converged", "default_dtype", "third_moment"]
 

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 import xarray as xr
 
+from pyro_prme.answers.draws import Factors, draw_words, posterior_factors, prior_draws
+from pyro_prme.answers.posterior import Posterior
+from pyro_prme.answers.scores import log_predictive
 from pyro_prme.checks import whole
-from pyro_prme.corpus import Corpus
-from pyro_prme.draws import Factors, draw_words, posterior_factors, prior_draws
-from pyro_prme.evaluate import log_predictive
-from pyro_prme.posterior import Posterior
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.equations.sticks import stick_weights
 from pyro_prme.rules import Point
-from pyro_prme.sticks import stick_weights
 
 if TYPE_CHECKING:
-    from pyro_prme.splits import TokenSplit
+    from pyro_prme.corpora.splits import TokenSplit
 
 __all__ = ["to_inference_data", "to_pyldavis"]
 

@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse
 
 from pyro_prme.checks import fraction, whole
-from pyro_prme.corpus import Corpus
-from pyro_prme.counts import counts_arrays, counts_from_arrays
-from pyro_prme.files import compressed_npz, open_npz, read_bytes, write_whole
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.counts import counts_arrays, counts_from_arrays
+from pyro_prme.corpora.files import compressed_npz, open_npz, read_bytes, write_whole
 
 __all__ = ["ORDINARY_COUNT", "ORDINARY_TOKENS", "TokenSplit", "token_split"]
 

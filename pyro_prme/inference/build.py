@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from pyro_prme.checks import all_settings, choice
-from pyro_prme.encoders import BagOfWordsEncoder, TopicEncoder
 from pyro_prme.guide import PRMEGuide
-from pyro_prme.model import DILN, HDP, PRME, ShapePRME
-from pyro_prme.networks import Decoder, LinearDecoder
+from pyro_prme.models.networks.encoders import BagOfWordsEncoder, TopicEncoder
+from pyro_prme.models.networks.layers import Decoder, LinearDecoder
+from pyro_prme.models.prme import DILN, HDP, PRME, ShapePRME
 from pyro_prme.rules import DirichletTopics, GammaLoadings, PointTopics, Rule
 
 __all__ = ["FORMS", "LOADINGS", "MODELS", "PRESETS", "TOPICS", "build"]

@@ -17,14 +17,14 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from pyro_prme.batch import Batch
-from pyro_prme.build import PRESETS, build
+from pyro_prme.answers.posterior import Posterior, default_dtype
 from pyro_prme.checks import SETTINGS, choice, whole, widths
-from pyro_prme.counts import sound_csr
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.guide import PRMEGuide
-from pyro_prme.model import PRME
-from pyro_prme.posterior import Posterior, default_dtype
-from pyro_prme.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
+from pyro_prme.inference.build import PRESETS, build
+from pyro_prme.models.prme import PRME
+from pyro_prme.runs.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
 from pyro_prme.train import Trainer
 
 __all__ = ["SavedRun", "load_run", "make_trainer", "resume", "save_run", "settings_of", "was_fitted_to"]

@@ -10,13 +10,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from pyro_prme.build import MODELS, PRESETS
+from pyro_prme.answers.scores import npmi_coherence, topic_diversity
+from pyro_prme.answers.words_of_topics import RANKINGS
 from pyro_prme.checks import fraction, whole
-from pyro_prme.corpus import Corpus
-from pyro_prme.demo import run_demo
-from pyro_prme.evaluate import npmi_coherence, topic_diversity
-from pyro_prme.files import write_whole
-from pyro_prme.fitting import (
+from pyro_prme.cli.demo import run_demo
+from pyro_prme.cli.show import OneLineErrors, as_csv, as_json, as_table, echo, topic_lines, topic_rows
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.files import write_whole
+from pyro_prme.corpora.readers import load_corpus
+from pyro_prme.inference.build import MODELS, PRESETS
+from pyro_prme.runs.fitting import (
     FIT_DEFAULTS,
     check_options,
     check_paths,
@@ -25,13 +28,10 @@ from pyro_prme.fitting import (
     prepared,
     same_settings,
 )
-from pyro_prme.locks import one_writer
-from pyro_prme.readers import load_corpus
-from pyro_prme.run_files import check_new, is_run, need_files, read_record
-from pyro_prme.runs import SavedRun, load_run, make_trainer, resume, settings_of, was_fitted_to
-from pyro_prme.show import OneLineErrors, as_csv, as_json, as_table, echo, topic_lines, topic_rows
-from pyro_prme.stopping import Stopped, stop_signals
-from pyro_prme.words_of_topics import RANKINGS
+from pyro_prme.runs.locks import one_writer
+from pyro_prme.runs.run_files import check_new, is_run, need_files, read_record
+from pyro_prme.runs.run_folder import SavedRun, load_run, make_trainer, resume, settings_of, was_fitted_to
+from pyro_prme.runs.stopping import Stopped, stop_signals
 
 __all__ = ["app", "main"]
 

@@ -9,9 +9,9 @@ from pyro.distributions.torch_distribution import TorchDistribution
 from torch import Tensor
 from torch.distributions import constraints
 
-from pyro_prme.expectations import expected, expected_log, expected_log_rows
+from pyro_prme.equations.expectations import expected, expected_log, expected_log_rows
+from pyro_prme.equations.updates import assignment_probabilities
 from pyro_prme.kernels.gamma import DigammaRows
-from pyro_prme.updates import assignment_probabilities
 
 __all__ = [
     "ImpliedAssignment",

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 
 from pyro_prme.checks import whole
-from pyro_prme.corpus import Corpus
+from pyro_prme.corpora.corpus import Corpus
 
 __all__ = ["completion_perplexity", "log_predictive", "npmi_coherence", "topic_diversity"]
 

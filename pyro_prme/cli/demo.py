@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pyro_prme.corpus import Corpus
-from pyro_prme.fitting import fit_in_folder
-from pyro_prme.posterior import Posterior
-from pyro_prme.readers import load_corpus
-from pyro_prme.run_files import check_new, is_run
-from pyro_prme.runs import load_run, make_trainer, resume, settings_of
-from pyro_prme.show import topic_lines, topic_rows
+from pyro_prme.answers.posterior import Posterior
+from pyro_prme.cli.show import topic_lines, topic_rows
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.readers import load_corpus
+from pyro_prme.runs.fitting import fit_in_folder
+from pyro_prme.runs.run_files import check_new, is_run
+from pyro_prme.runs.run_folder import load_run, make_trainer, resume, settings_of
 
 __all__ = ["run_demo"]
 

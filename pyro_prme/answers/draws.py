@@ -12,9 +12,9 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
-from pyro_prme.batch import Batch
-from pyro_prme.corpus import Corpus
-from pyro_prme.posterior import Posterior, default_dtype
+from pyro_prme.answers.posterior import Posterior, default_dtype
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import PointTopics, Run
 

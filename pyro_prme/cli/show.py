@@ -16,9 +16,9 @@ import numpy as np
 import typer
 from typer.core import TyperGroup
 
-from pyro_prme.files import printable
-from pyro_prme.fitting import session
-from pyro_prme.posterior import Posterior
+from pyro_prme.answers.posterior import Posterior
+from pyro_prme.corpora.files import printable
+from pyro_prme.runs.fitting import session
 
 __all__ = ["OneLineErrors", "as_csv", "as_json", "as_table", "csv_cell", "echo", "topic_lines", "topic_rows"]
 

@@ -11,7 +11,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from pyro_prme.counts import sound_csr
+from pyro_prme.corpora.counts import sound_csr
 
 __all__ = ["Batch"]
 

@@ -9,10 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
-from pyro_prme.corpus import Corpus
-from pyro_prme.counts import counts_arrays, counts_from_arrays
-from pyro_prme.files import compressed_npz, need_path, open_npz, read_bytes, read_text_lines, read_words, write_whole
-from pyro_prme.formats import ldac_bytes, mtx_bytes, parse_ldac, parse_mtx, parse_uci, uci_bytes
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.counts import counts_arrays, counts_from_arrays
+from pyro_prme.corpora.files import (
+    compressed_npz,
+    need_path,
+    open_npz,
+    read_bytes,
+    read_text_lines,
+    read_words,
+    write_whole,
+)
+from pyro_prme.corpora.formats import ldac_bytes, mtx_bytes, parse_ldac, parse_mtx, parse_uci, uci_bytes
 
 __all__ = ["NAMES", "load_corpus", "save_corpus"]
 

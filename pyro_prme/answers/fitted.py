@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pyro_prme.corpus import Corpus
-from pyro_prme.counts import LARGEST_COUNT, refuse_other_things, refuse_unsound, sound_csr
-from pyro_prme.posterior import Posterior
+from pyro_prme.answers.posterior import Posterior
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.corpora.counts import LARGEST_COUNT, refuse_other_things, refuse_unsound, sound_csr
 
 __all__ = ["FittedTopicModel", "whole_counts"]
 

@@ -18,12 +18,12 @@ from pyro import poutine
 from pyro.nn import PyroModule
 from torch import Tensor, nn
 
-from pyro_prme.batch import Batch
 from pyro_prme.checks import all_settings
-from pyro_prme.distributions import TopicAssignment, WordGivenTopic
-from pyro_prme.networks import Decoder, RandomFunction
+from pyro_prme.corpora.batch import Batch
+from pyro_prme.equations.sticks import MIN_CONCENTRATION, log_stick_weights
+from pyro_prme.models.distributions import TopicAssignment, WordGivenTopic
+from pyro_prme.models.networks.layers import Decoder, RandomFunction
 from pyro_prme.prototype import eval_mode
-from pyro_prme.sticks import MIN_CONCENTRATION, log_stick_weights
 
 __all__ = ["DILN", "HDP", "PRME", "ShapePRME"]
 

@@ -11,13 +11,13 @@ import numpy as np
 import scipy.sparse
 
 from pyro_prme.checks import share_or_number, whole
-from pyro_prme.convert import Parts, anndata_parts, frame_parts, gensim_parts, ordered_words
-from pyro_prme.counts import checked_counts, float_csr
-from pyro_prme.files import first_bad_word
-from pyro_prme.text import count_words, stop_word_set
+from pyro_prme.corpora.convert import Parts, anndata_parts, frame_parts, gensim_parts, ordered_words
+from pyro_prme.corpora.counts import checked_counts, float_csr
+from pyro_prme.corpora.files import first_bad_word
+from pyro_prme.corpora.text import count_words, stop_word_set
 
 if TYPE_CHECKING:
-    from pyro_prme.splits import TokenSplit
+    from pyro_prme.corpora.splits import TokenSplit
 
 __all__ = ["Corpus"]
 
@@ -112,7 +112,7 @@ class Corpus:
         min_df: float = 1,
         max_df: float = 1.0,
     ) -> Corpus:
-        """A corpus from raw text: lower-case runs of letters (see ``pyro_prme.text``), then ``restrict``."""
+        """A corpus from raw text: lower-case runs of letters (see ``pyro_prme.corpora.text``), then ``restrict``."""
         counts, words = count_words(texts, min_letters=min_letters)
         return cls(counts, tuple(words), tuple(names)).restrict(min_df, max_df, stop_words)
 
@@ -228,7 +228,7 @@ class Corpus:
         Returns:
             The two corpora and the rows kept; ``TokenSplit.save`` writes them for other programs.
         """
-        from pyro_prme.splits import token_split
+        from pyro_prme.corpora.splits import token_split
 
         return token_split(self, observed, seed)
 

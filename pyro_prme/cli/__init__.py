@@ -1,0 +1,1 @@
+"""The command `prme`: files in, topics and scores out."""

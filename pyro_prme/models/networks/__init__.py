@@ -1,0 +1,1 @@
+"""Networks: layers and the decoder f, and the inference network g."""

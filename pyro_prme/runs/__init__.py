@@ -1,0 +1,1 @@
+"""Fits in a folder: checkpoints, one writer at a time, and the long fit with its progress bar."""
