@@ -4,12 +4,12 @@
     python benchmarks/peers --corpus nyt --data ../shared/data --tune gensim-lda --budget 30
     python benchmarks/peers --corpus nyt --report
 
-Every program runs in a process of its own, on all cores, for the same seconds of training, on the same documents; what
-is scored, and how, is the same for all (document completion: 10% of each test document's tokens, given the others, by
-`pyro_prme.answers.scores`). Time spent on scoring, on importing, and on bringing the counts into a program's own format
-is not counted. Results are added to results/peers_CORPUS.json, so that a corpus can be measured in parts; the tables
-and the bars are of all that is there, and peers_CORPUS.png is their picture. `--tune` tries settings on documents cut from
-train: nothing is chosen on test words. The extra `benchmarks` installs the peers.
+Every program runs in a process of its own, on all cores, for the same seconds of training, on the same documents;
+what is scored, and how, is the same for all (document completion: 10% of each test document's tokens, given the
+others, by `pyro_prme.answers.scores`). Time spent on scoring, on importing, and on bringing the counts into a
+program's own format is not counted. Results are added to results/peers_CORPUS.json, so that a corpus can be measured
+in parts; the tables and the bars are of all that is there, and peers_CORPUS.png is their picture. `--tune` tries
+settings on documents cut from train: nothing is chosen on test words. The extra `benchmarks` installs the peers.
 """
 
 from __future__ import annotations
