@@ -40,7 +40,6 @@ class LearnedPRME(Learned, prme.ShapePRME):
     """PRME, f in the shape, with learned numbers."""
 
 
-MODELS["learned"], FORMS["learned"] = LearnedHDP, LearnedPRME
 BATCH = {"nyt": 500, "20news": 2000}
 SETTINGS = {"HDP": {"model": "learned"}, "PRME": {"form": "learned"}}
 
@@ -79,6 +78,7 @@ def main() -> None:
     options.add_argument("--corpus", nargs="+", default=list(BATCH), choices=list(BATCH))
     options.add_argument("--model", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
     args = options.parse_args()
+    MODELS["learned"], FORMS["learned"] = LearnedHDP, LearnedPRME
     torch.set_num_threads(args.threads)
     for corpus, seed, model in product(args.corpus, args.seeds, args.model):
         key = {"corpus": corpus, "model": model, "seed": seed}
