@@ -23,9 +23,10 @@ import pytest
 from typer.testing import CliRunner
 
 import pyro_prme
-from pyro_prme import Batch, Corpus, PRMEGuide, Trainer, build, fitting, save_corpus
+from pyro_prme import Batch, Corpus, PRMEGuide, Trainer, build, save_corpus
 from pyro_prme.cli.command import app
 from pyro_prme.cli.show import as_csv
+from pyro_prme.runs import fitting
 from pyro_prme.runs.locks import LOCK
 from pyro_prme.runs.run_files import read_record, read_tensors
 from pyro_prme.runs.run_folder import settings_of
