@@ -30,8 +30,9 @@ from pyro_prme.inference.rules import Conjugate, MeanFieldNormal, Topics
 from pyro_prme.inference.rules.conjugate import ConjugateFactors
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.run import OpenSite, Run
-from pyro_prme.inference.session import alone, evaluating, seeded
+from pyro_prme.inference.session import alone, seeded
 from pyro_prme.inference.starts import start_factors
+from pyro_prme.models.networks.modes import evaluating
 
 __all__ = ["RULES", "ClosedFormGuide"]
 

@@ -19,10 +19,10 @@ from pyro_prme.inference.rules import Conjugate, FromPrior, MeanFieldNormal, Poi
 from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of_topics
 from pyro_prme.inference.rules.point import FreePoint
 from pyro_prme.inference.rules.topics.claim import TopicFactors
-from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_starts import STARTS
 from pyro_prme.models.networks.encoders import TopicEncoder
-from pyro_prme.models.prme import PRME
+from pyro_prme.models.networks.modes import evaluating
+from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
 
@@ -63,7 +63,7 @@ class PRMEGuide(ClosedFormGuide):
     """The paper's guide: points for ell and V, g for h, closed forms for the rest, found and claimed by their form.
 
     Args:
-        model: a `PRME` or a subclass.
+        model: a `TopicModel`.
         encoder: the inference network g; default a `TopicEncoder`.
         rules: by site, instead of those of the paper.
         topics: how loadings and topics are updated.
@@ -73,7 +73,7 @@ class PRMEGuide(ClosedFormGuide):
 
     def __init__(
         self,
-        model: PRME,
+        model: TopicModel,
         encoder: nn.Module | None = None,
         rules: Mapping[str, Rule | None] | None = None,
         *,
@@ -88,7 +88,8 @@ class PRMEGuide(ClosedFormGuide):
         if "places" in roles:
             asked[roles["places"]] = Point()
         if "embedding" in roles:
-            encoder = TopicEncoder(model.num_topics, model.h_dim) if encoder is None else encoder
+            size: Any = model
+            encoder = TopicEncoder(model.num_topics, size.h_dim) if encoder is None else encoder
             asked[roles["embedding"]] = Amortised(encoder)
         if "function" in roles:
             asked[roles["function"]] = FromPrior()
