@@ -1,4 +1,4 @@
-"""Where documents and topics lie: the plane of embeddings, the loadings anywhere in it, topics in order of correlation."""
+"""Where documents and topics lie: the plane of embeddings, the loadings over it, topics in order of correlation."""
 
 from __future__ import annotations
 
