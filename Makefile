@@ -32,10 +32,10 @@ notebooks: install  ## run the tutorials at full size and store what they print 
 	$(BIN)/python tutorials/execute.py $(ONLY)
 
 test: install  ## the tests that take seconds
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses=auto
 
 test-slow: install  ## the tests that take minutes
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --numprocesses=auto
 
 lint: install  ## ruff (lint and format) and mypy
 	$(BIN)/ruff check .
