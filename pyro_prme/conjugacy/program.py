@@ -26,7 +26,7 @@ from pyro_prme.conjugacy.terms import Constant, LogSum, Term, is_zero, product, 
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.conjugacy.variables import Variable
 
-__all__ = ["Program", "compile_program", "site_terms"]
+__all__ = ["CompiledTerm", "Message", "Program", "compile_program", "site_terms"]
 
 _DENSE = (
     1_000_000  # numbers; constants are contracted with each other up to this size even where that makes them larger
