@@ -3,8 +3,8 @@
     python tutorials/slides.py --out build/slides [01 06]
 
 Each section becomes a slide, and each picture in it another: the heading, the first paragraph, equations and tables,
-and pictures with their captions. Everything else of the section, code included, is in the notes that the key N shows. Arrow
-keys turn the pages, P prepares for printing.
+and pictures with their captions. Everything else of the section, code included, is in the notes that the key N shows.
+Arrow keys turn the pages, P prepares for printing.
 """
 
 from __future__ import annotations
