@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["alone", "seeded"]
+from pyro_prme.models.networks.modes import evaluating
+
+__all__ = ["alone", "evaluating", "seeded"]
 
 _ONE_AT_A_TIME = threading.RLock()
 

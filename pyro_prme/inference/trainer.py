@@ -21,7 +21,7 @@ from pyro_prme.inference.guide import ClosedFormGuide
 from pyro_prme.inference.optimisers import make_optimisers
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.run import Run
-from pyro_prme.models.networks.modes import evaluating
+from pyro_prme.inference.session import evaluating
 
 __all__ = ["TrainOptions", "Trainer"]
 

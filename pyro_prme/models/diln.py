@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyro
@@ -35,8 +36,21 @@ class DILN(TopicModel):
         self.register_buffer("mean", torch.zeros(self.num_topics))
         self.register_buffer("covariance", torch.eye(self.num_topics))
 
+    @property
+    def roles(self) -> Mapping[str, str]:
+        return {**super().roles, "function": "f"}
+
+    @torch.no_grad()
+    def learn_function(self, mean: Tensor, covariance: Tensor, rate: float) -> None:
+        """Moves m and S towards these by a share `rate` of the way."""
+        self.mean.lerp_(mean.to(self.mean.dtype), rate)
+        self.covariance.lerp_(covariance.to(self.covariance.dtype), rate)
+
     def random_function(self, places: Tensor, plates: Plates, batch: Batch) -> Tensor:
         """f_n ~ N(m, S), all topics at once, shape (B, K)."""
         with plates.documents:
-            f = pyro.sample("f", dist.MultivariateNormal(self.mean, self.covariance))  # (B, 1, K)
-        return f.squeeze(-2)
+            return self.sample_f().squeeze(-2)
+
+    def sample_f(self) -> Tensor:
+        """f_n ~ N(m, S), shape (B, 1, K)."""
+        return pyro.sample("f", dist.MultivariateNormal(self.mean, self.covariance))

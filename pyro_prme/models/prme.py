@@ -153,10 +153,6 @@ class ShapePRME(PRME):
     so that row sums stay finite. f has no variance: ln Gamma of a random shape has no mean in closed form.
     """
 
-    @property
-    def roles(self) -> Mapping[str, str]:
-        return {role: site for role, site in super().roles.items() if role != "function"}
-
     def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
         """f_nk = mu_f(h_n, ell_k), shape (B, K)."""
         return pyro.sample("f", dist.Delta(self.decode(h, ell)[0]))

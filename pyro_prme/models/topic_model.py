@@ -84,7 +84,7 @@ class TopicModel(PyroModule):
     @property
     def roles(self) -> Mapping[str, str]:
         """Names of sites by what they are for, for guides that treat such sites in a way of their own."""
-        return {"sticks": "V"}
+        return {"topics": "theta", "loadings": "Z", "assignment": "C", "words": "X", "sticks": "V"}
 
     def forward(self, batch: Batch) -> Tensor:
         """Runs the model on a batch; returns what the likelihood draws or observes."""
