@@ -89,7 +89,7 @@ def token_split(corpus: Corpus, observed: float, seed: int) -> TokenSplit:
         num_held = max(1, round(held_out_fraction * tokens))
         ordinary = tokens <= min(ORDINARY_TOKENS, ORDINARY_COUNT * counts.size)
         held[start:end] = (_shuffled if ordinary else _drawn)(counts, num_held, rng)
-    names = tuple(corpus.names[n] for n in documents)
+    names = tuple(corpus.names[int(n)] for n in documents)
     parts = [
         Corpus(scipy.sparse.csr_array((data, kept.indices, kept.indptr), shape=kept.shape), corpus.vocabulary, names)
         for data in (kept.data - held, held)
