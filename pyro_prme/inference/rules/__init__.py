@@ -3,7 +3,9 @@
 from pyro_prme.inference.rules.conjugate import Conjugate
 from pyro_prme.inference.rules.from_prior import FromPrior
 from pyro_prme.inference.rules.normal_guide import MeanFieldNormal
+from pyro_prme.inference.rules.one_by_one import OneByOne
 from pyro_prme.inference.rules.point import Point
+from pyro_prme.inference.rules.poisson import PoissonSums
 from pyro_prme.inference.rules.topics import Topics
 
-__all__ = ["Conjugate", "FromPrior", "MeanFieldNormal", "Point", "Topics"]
+__all__ = ["Conjugate", "FromPrior", "MeanFieldNormal", "OneByOne", "Point", "PoissonSums", "Topics"]

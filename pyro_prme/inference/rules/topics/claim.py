@@ -17,7 +17,7 @@ from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.equations.bounds import dirichlet_term, elog_sum_epsilon, point_topics_term
 from pyro_prme.equations.expectations import expected_log_rows
-from pyro_prme.inference.claims import Claim
+from pyro_prme.inference.claims import SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.rules.topics.forms import ChoiceForm, NotThisForm, WordForm, choice_form, word_form
 from pyro_prme.kernels import LocalStep, local_step
@@ -42,7 +42,7 @@ class Documents(NamedTuple):
     place: Tensor | None  # of each of the batch's tokens among the model's, where those are not sorted by document
 
 
-class TopicFactors(Claim):
+class TopicFactors(SolvedClaim):
     """q(Z), q(C) and q(theta), where gamma is kept word-major.
 
     Args:
