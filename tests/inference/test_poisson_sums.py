@@ -18,7 +18,7 @@ from pyro_prme.inference.rules.poisson.rule import difference_from_engine
 
 N, K, D = 12, 3, 8
 ENGINE = (Conjugate(), MeanFieldNormal())
-FULLY = RunOptions(sweeps=3000, tolerance=1e-13)
+FULLY = RunOptions(sweeps=3000, word_tolerance=1e-13)
 
 
 def counts(num=N, seed=1):

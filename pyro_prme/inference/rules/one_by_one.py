@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pyro import poutine
@@ -16,6 +16,9 @@ from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.inference.claims import Claim, Refusal, Rule, SolvedClaim
 from pyro_prme.inference.options import RunOptions
+
+if TYPE_CHECKING:
+    from pyro_prme.inference.run import Run
 
 __all__ = ["OneByOne", "OneByOneFactors"]
 
@@ -85,6 +88,9 @@ class OneByOneFactors(SolvedClaim):
 
     def title(self, name: str) -> str:
         return self._title
+
+    def factor(self, name: str, run: Run) -> td.Distribution:
+        return run.factors.posterior(name)
 
     @torch.no_grad()
     def solve(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import Dirichlet
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["CountedRows", "PoissonFactors"]
 
 _SWEEPS = 50  # of a row, if nothing else is asked for
-_TOLERANCE = 1e-4  # a row stops when its counts move by less than this share of them, if no sweeps are asked for
+_TOLERANCE = 1e-4  # a row stops when its counts move by less than this share of them, if nothing else is asked for
 
 
 class CountedRows(NamedTuple):
@@ -89,6 +90,9 @@ class PoissonFactors(SolvedClaim):
         if name == self.loadings:
             return "closed form, Gamma, for each batch (compiled)"
         return f"closed form, {'Dirichlet' if self.normalised else 'Gamma'}, natural steps (compiled)"
+
+    def factor(self, name: str, run: Run) -> Distribution:
+        return run.factors.posterior(name)
 
     def natural(self) -> dict[str, Tensor]:
         """Natural parameters of the factors."""
@@ -192,7 +196,7 @@ class PoissonFactors(SolvedClaim):
         step = local_step(
             *(indptr, local, count, elog, concentration, rate),
             max_sweeps=options.sweeps or _SWEEPS,
-            tolerance=_TOLERANCE if options.sweeps is None else options.tolerance,
+            tolerance=_TOLERANCE if options.word_tolerance is None else options.word_tolerance,
             start=None if before is None else (before.step.concentration, before.step.rate),
             normalised=False,
         )

@@ -71,7 +71,7 @@ def difference_from_engine(claim: PoissonFactors, structure: Structure) -> float
     sites = {site.name: site for site in structure.run_sites}
     natural = {name: family.start(structure.value(name)) for name, family in program.families.items()}
     factors = Factors(structure.rebuilt_without(claim.covered), natural, ())
-    found = claim.solve(sites, factors, RunOptions(sweeps=_MANY_SWEEPS, tolerance=0.0))
+    found = claim.solve(sites, factors, RunOptions(sweeps=_MANY_SWEEPS, word_tolerance=0.0))
     full = Factors(program, factors.natural, ())
     run: Any = SimpleNamespace(local=found, factors=factors)
     messages = claim.messages(run)
