@@ -176,7 +176,11 @@ def open_packed(folder: str | Path) -> Corpus:
         names = tuple(read_text_lines(folder / "names.txt"))
         if len(names) != about["documents"]:
             raise _unsound(folder, f"there are {len(names)} names for {about['documents']} documents")
-    parts = arrays["data"], arrays["indices"], arrays["indptr"]
+    indptr = arrays["indptr"]  # of the indices' type, or scipy would bring them into memory to convert them
+    if len(arrays["indices"]) <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+        indptr.flags.writeable = False
+    parts = arrays["data"], arrays["indices"], indptr
     return checked_corpus(scipy.sparse.csr_array(parts, shape=(len(names), len(vocabulary))), vocabulary, names)
 
 
