@@ -7,7 +7,7 @@ SITE := build/site
 MINUTES := 10
 SEED := 0
 
-.PHONY: help install demo docs tutorials notebooks test test-slow soak lint format clean
+.PHONY: help install demo docs tutorials slides notebooks test test-slow soak lint format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,9 @@ docs: install  ## the documentation site, which opens without a server or networ
 
 tutorials: docs  ## the tutorials as linked pages of the site
 	@echo "The tutorials start at $(SITE)/tutorials/index.html."
+
+slides: install  ## slides from the tutorials, a file each that needs no network (ONLY=01 for one)
+	$(BIN)/python tutorials/slides.py $(ONLY)
 
 notebooks: install  ## run the tutorials at full size and store what they print (ONLY=01 for one)
 	$(BIN)/python tutorials/execute.py $(ONLY)

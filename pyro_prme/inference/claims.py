@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,9 +70,15 @@ class Claim(nn.Module):
     slow: tuple[str, ...] = ()
     #: Sites whose densities the claim computes itself, so that the engine leaves them out.
     covered: tuple[str, ...] = ()
+    #: Which site plays which role in a model of topics, where the claim knows.
+    roles: Mapping[str, str] = MappingProxyType({})
 
     def title(self, name: str) -> str:
         """What the plan prints for a site."""
+        raise NotImplementedError
+
+    def factor(self, name: str, run: Run) -> Distribution | Tensor:
+        """The factor of a site in a run, or a tensor for a point mass."""
         raise NotImplementedError
 
     def terms(self, run: Run, names: Sequence[str]) -> dict[str, Tensor]:
@@ -100,6 +107,9 @@ class OpenClaim(Claim):
     #: Whether values are drawn, so that two runs differ.
     random: bool = True
 
+    def factor(self, name: str, run: Run) -> Distribution | Tensor:
+        return run.open[name].posterior
+
     def posterior(self, name: str, prior: Any, context: Context) -> Distribution | Tensor:
         """The factor of a site, or a tensor for a point mass.
 
@@ -120,6 +130,9 @@ class GivenClaim(Claim):
 
     #: Of the factors.
     family: type[Family]
+
+    def factor(self, name: str, run: Run) -> Distribution | Tensor:
+        return run.sites[name].fn
 
     def natural(self, prior: Any) -> dict[str, Tensor]:
         """Natural parameters of the factor, through which gradients pass."""

@@ -142,6 +142,15 @@ class Normal(Family):
             return dist.MultivariateNormal(mean, covariance)
         return JointNormal(self, mean, covariance)
 
+    def draw(self, natural: Natural) -> Tensor:
+        if not self.joint:
+            return self.distribution(natural).sample()
+        root = self._precision_root(natural)
+        shift = self._rows(natural["x"]).unsqueeze(-1)
+        shift = torch.linalg.solve_triangular(root, shift, upper=False)  # L^-1 of precision times mean
+        rows = torch.linalg.solve_triangular(root.mT, shift + torch.randn_like(shift), upper=True)
+        return self._in_place(rows.squeeze(-1), 1)
+
     def holds(self, natural: Natural) -> bool:
         if not all(bool(torch.isfinite(part).all()) for part in natural.values()):
             return False
