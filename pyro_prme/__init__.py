@@ -10,6 +10,7 @@ from pyro_prme.elbo import Bound, ClosedForm_ELBO
 from pyro_prme.estimator import PRMETopicModel
 from pyro_prme.guide import ClosedFormGuide, PRMEGuide
 from pyro_prme.inference.build import build
+from pyro_prme.inference.gibbs import Gibbs
 from pyro_prme.models.networks.encoders import BagOfWordsEncoder, TopicEncoder, encoder_of_depth
 from pyro_prme.models.networks.layers import Decoder, decoder_of_depth
 from pyro_prme.models.prme import DILN, HDP, PRME, ShapePRME
@@ -31,6 +32,7 @@ __all__ = [
     "ClosedForm_ELBO",
     "Corpus",
     "Decoder",
+    "Gibbs",
     "PRMEGuide",
     "PRMETopicModel",
     "Plan",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pyro
@@ -21,14 +22,16 @@ from torch.distributions import Distribution
 from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import variable_of
 from pyro_prme.conjugacy.program import compile_program
-from pyro_prme.conjugacy.random_tensor import of_variable
+from pyro_prme.conjugacy.random_tensor import Random, of_variable
 from pyro_prme.conjugacy.tracing import Site, is_deterministic, is_model_site, weight_of
-from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Rule
+from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Rule, SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.plan import Plan, make_plan, structure_for
-from pyro_prme.inference.rules import Conjugate, MeanFieldNormal, Topics
+from pyro_prme.inference.rules import Conjugate, MeanFieldNormal, OneByOne, PoissonSums, Topics
 from pyro_prme.inference.rules.conjugate import ConjugateFactors
+from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topics.claim import TopicFactors
+from pyro_prme.inference.rules.topics.gaussian_function import FunctionFactors
 from pyro_prme.inference.run import OpenSite, Run
 from pyro_prme.inference.session import alone, evaluating, seeded
 from pyro_prme.inference.starts import start_factors
@@ -36,7 +39,7 @@ from pyro_prme.inference.starts import start_factors
 __all__ = ["RULES", "ClosedFormGuide"]
 
 #: The rules that a guide tries if it is given no others, the most special first.
-RULES: tuple[Rule, ...] = (Topics(), Conjugate(), MeanFieldNormal())
+RULES: tuple[Rule, ...] = (Topics(), PoissonSums(), Conjugate(), OneByOne(), MeanFieldNormal())
 
 _names = (f"closed_form_guide_{i}" for i in itertools.count())
 
@@ -54,6 +57,7 @@ class ClosedFormGuide(PyroModule):
         model: a Pyro model.
         rules: by site, instead of the candidates; None for a site asks for the generic posterior.
         candidates: rules that are tried, the most special first.
+        defaults: by site, rules that hold where the model has a latent site of that name and `rules` has none for it.
         name: prefix of this guide's parameters in Pyro's param store; each guide gets its own by default.
     """
 
@@ -63,10 +67,12 @@ class ClosedFormGuide(PyroModule):
         rules: Mapping[str, Rule | None] | None = None,
         *,
         candidates: Sequence[Rule] = RULES,
+        defaults: Mapping[str, Rule] = MappingProxyType({}),
         name: str | None = None,
     ) -> None:
         super().__init__(name or next(_names))
         self._model = (model,)
+        self._defaults = {name: rule for name, rule in defaults.items() if name not in (rules or {})}
         self._rules, self._candidates = dict(rules or {}), tuple(candidates)
         self._planned: tuple[Plan, Structure] | None = None
         self.claims = nn.ModuleList()
@@ -84,12 +90,23 @@ class ClosedFormGuide(PyroModule):
         """
         if self._planned is None:
             with alone(), evaluating(self.model):
-                structure = structure_for(self.model, args, kwargs, self._rules)  # type: ignore[arg-type]
-                plan, claims = make_plan(structure, self._rules, self._candidates)
+                structure = structure_for(self.model, args, kwargs, self._rules, self._defaults)
+                latent = set(structure.sites) - structure.observed
+                rules = self._rules | {name: rule for name, rule in self._defaults.items() if name in latent}
+                plan, claims = make_plan(structure, rules, self._candidates)
                 self.claims.extend(claims)
                 self._planned = plan, structure
                 self.restart(0)
         return self._planned[0]
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Which site plays which role, such as "topics": what the claims know, over what the model itself says."""
+        found: dict[str, str] = dict(getattr(self.model, "roles", {}))
+        claims: list[Any] = list(self.claims)
+        for claim in reversed(claims):
+            found |= claim.roles
+        return found
 
     @property
     def structure(self) -> Structure:
@@ -101,6 +118,9 @@ class ClosedFormGuide(PyroModule):
     @torch.no_grad()
     def restart(self, seed: int) -> None:
         """Puts the factors of closed sites back to a start that the seed decides."""
+        claims: list[Any] = list(self.claims)
+        for claim in claims:
+            claim.restart(torch.Generator().manual_seed(seed))
         closed = self._conjugate()
         if closed is None:
             return
@@ -140,7 +160,7 @@ class ClosedFormGuide(PyroModule):
         options = options or RunOptions()
         with alone():
             tracer = _Guided(tuple(self.claims), args, kwargs)  # type: ignore[arg-type]
-            with pyro.validation_enabled(False), poutine.block(hide_types=["sample"]), tracer:
+            with pyro.validation_enabled(False), poutine.block(hide_types=["sample", "observe"]), tracer:
                 self.model(*args, **kwargs)
             return self._solved(args, kwargs, tracer, options)
 
@@ -148,7 +168,7 @@ class ClosedFormGuide(PyroModule):
         """The factors of a run: given ones, then those of fused rules and the conjugate ones."""
         claims: tuple[Any, ...] = tuple(self.claims)
         sites = {site.name: site for site in tracer.sites}
-        joint = {name: family.joint for name, family in self.structure.families.items()}
+        joint = {name: family.joint for name, family in self.structure.families.items() if name in sites}
         program = compile_program(tracer.sites, joint, [name for claim in claims for name in claim.covered])
         factors = Factors(program, {}, ())
         local: dict[str, Any] = {}
@@ -162,10 +182,15 @@ class ClosedFormGuide(PyroModule):
                 factors.order = claim.sites
                 claim.solve(factors, options)
                 local |= {name: factors.natural[name] for name in claim.local}
+        topics = [claim for claim in claims if isinstance(claim, TopicFactors)]
         for claim in claims:
-            if isinstance(claim, TopicFactors):
+            if isinstance(claim, FunctionFactors):
+                found, options = claim.solve(sites, factors, options, args, topics)
+                local |= found
+        for claim in claims:
+            if isinstance(claim, SolvedClaim):
                 local |= claim.solve(sites, factors, options, args)
-        return Run(args, kwargs, sites, claims, tracer.open, factors, local)
+        return Run(args, kwargs, sites, claims, tracer.open, factors, local, options, tracer.fixed)
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         """Draws all latent sites from their factors, after a run on the same arguments.
@@ -177,24 +202,23 @@ class ClosedFormGuide(PyroModule):
                 "This loss does not move closed-form sites: call pyro_prme.fit(guide, ...), or give SVI the loss "
                 "ClosedForm_ELBO()."
             )
-        with poutine.block(hide_types=["sample"]):
+        with poutine.block(hide_types=["sample", "observe"]):
             run = self.run(*args, **kwargs)
         values: dict[str, Tensor] = {}
         for site in run.sites.values():
             if site.is_observed:
                 continue
-            fn: Any
-            if site.name in run.open:
-                fn = pyro.distributions.Delta(site.value.detach(), event_dim=site.fn.event_dim)
-            else:
-                fn = run.factors.posterior(site.name)
-            values[site.name] = pyro.sample(site.name, fn)
+            fn: Any = run.factor(site.name)
+            if isinstance(fn, Tensor):
+                fn = pyro.distributions.Delta(fn, event_dim=site.fn.event_dim)
+            with _Placed(site, site.value if site.name in run.open else None):
+                values[site.name] = pyro.sample(site.name, fn)
         return values
 
     def posterior(self, name: str) -> Distribution:
         """The posterior factor of a site as a distribution.
 
-        A site of a subsampled plate has a factor in each run only: take it from `run(...).factors.posterior(name)`.
+        A site of a subsampled plate has a factor in each run only: take it from `run(...).factor(name)`.
         """
         claim = self.claim(name)
         site = self.structure.trace.nodes[name]
@@ -207,10 +231,18 @@ class ClosedFormGuide(PyroModule):
         if isinstance(claim, ConjugateFactors) and name in claim.local:
             raise ValueError(
                 f"{name} belongs to a subsampled plate, so that its factor is that of a batch: take it from "
-                f"guide.run(...).factors.posterior({name!r})."
+                f"guide.run(...).factor({name!r})."
             )
-        closed: Any = claim
-        return self.structure.families[name].distribution(closed.natural(name))
+        if isinstance(claim, TopicFactors) and name == claim.roles["topics"]:
+            return claim.topics_posterior()
+        if isinstance(claim, PoissonFactors) and name == claim.factors:
+            return self.structure.families[name].distribution(claim.natural())
+        if not isinstance(claim, ConjugateFactors):
+            raise ValueError(
+                f"{name} is found anew for the documents of each run: take its factor from "
+                f"guide.run(...).factor({name!r})."
+            )
+        return self.structure.families[name].distribution(claim.natural(name))
 
     def draw(self, *args: Any, seed: int | None = None, **kwargs: Any) -> dict[str, Tensor]:
         """Draws from the factors; the global random state stays as it was where a seed is given."""
@@ -220,6 +252,25 @@ class ClosedFormGuide(PyroModule):
 
 def _same(x: Any) -> Any:
     return x
+
+
+class _Placed(Messenger):
+    """Puts a sample statement into the plates of the model's site, with its scale and mask.
+
+    Args:
+        site: of a run of the model.
+        value: that it took in the run, if it took one.
+    """
+
+    def __init__(self, site: Site, value: Tensor | None) -> None:
+        super().__init__()
+        self._site, self._value = site, value
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if self._value is not None:
+            msg["value"], msg["done"] = self._value, True
+        msg["cond_indep_stack"] = (*self._site.plates, *msg["cond_indep_stack"])
+        msg["scale"] = msg["scale"] * self._site.weight
 
 
 class _Guided(Messenger):
@@ -236,6 +287,7 @@ class _Guided(Messenger):
         self._claim_of: dict[str, Claim] = {name: claim for claim in claims for name in claim.sites}
         self.sites: list[Site] = []
         self.open: dict[str, OpenSite] = {}
+        self.fixed: dict[str, Tensor] = {}
         self._variables: dict[str, Any] = {}
         self._posteriors: dict[str, Any] = {}
 
@@ -255,8 +307,7 @@ class _Guided(Messenger):
             msg["value"] = posterior if isinstance(posterior, Tensor) else posterior.rsample()
         else:
             local = [frame.dim for frame in msg["cond_indep_stack"] if frame.size != frame.full_size]
-            family = claim.family if isinstance(claim, GivenClaim) else None
-            variable = variable_of(name, msg["fn"], local, family)
+            variable = variable_of(name, msg["fn"], local, claim.family)
             kept = getattr(claim, "kept", ())
             if variable is None or (name in kept and local):
                 raise ValueError(
@@ -269,6 +320,9 @@ class _Guided(Messenger):
 
     def _pyro_post_sample(self, msg: Any) -> None:
         if not is_model_site(msg):
+            value = msg["value"]
+            if not site_is_subsample(msg) and isinstance(value, Tensor) and not isinstance(value, Random):
+                self.fixed[msg["name"]] = value
             return
         name = msg["name"]
         plates = tuple(msg["cond_indep_stack"])

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from pyro_prme.checks import choice
+from pyro_prme.equations.bounds import NORMALIZERS
+
 __all__ = ["RunOptions"]
 
 
@@ -20,9 +23,17 @@ class RunOptions:
         sweeps: most sweeps over local sites; None for what each rule has by default.
         tolerance: sweeps over conjugate sites end when no natural parameter moves by more than this, relative to the
             largest of its kind.
+        word_tolerance: sweeps over a document's loadings end when its counts move by less than this share of its words;
+            None for what the rule has.
+        bound: what stands for E ln of the sum of a document's loadings, a key of `bounds.NORMALIZERS`.
     """
 
     held: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     started: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     sweeps: int | None = None
     tolerance: float = 1e-6
+    word_tolerance: float | None = None
+    bound: str = "epsilon"
+
+    def __post_init__(self) -> None:
+        choice("bound", self.bound, NORMALIZERS)

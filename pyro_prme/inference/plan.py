@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
-
-from torch import nn
 
 from pyro_prme.conjugacy import Structure, find_structure
 from pyro_prme.inference.claims import Claim, GivenClaim, OpenClaim, Refusal, Rule
@@ -153,10 +152,14 @@ def _plan_of(structure: Structure, claims: Sequence[Claim], refused: Mapping[str
 
 
 def structure_for(
-    model: nn.Module, args: tuple, kwargs: Mapping[str, object], rules: Mapping[str, Rule | None]
+    model: Callable,
+    args: tuple,
+    kwargs: Mapping[str, object],
+    rules: Mapping[str, Rule | None],
+    defaults: Mapping[str, Rule] = MappingProxyType({}),
 ) -> Structure:
     """The structure of a model, with the sites for which a rule is given left to it."""
-    left = {name: "another posterior was asked for" for name in rules}
+    left = {name: "another posterior was asked for" for name in (*rules, *defaults)}
     structure = find_structure(model, args, kwargs, leave=left)
     for name in rules:
         if name not in structure.sites or name in structure.observed:

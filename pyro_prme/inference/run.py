@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import kl_divergence
+from torch.distributions import Distribution, kl_divergence
 
 from pyro_prme.conjugacy import Factors
 from pyro_prme.conjugacy.densities import is_random
 from pyro_prme.conjugacy.tracing import Site
-from pyro_prme.inference.claims import Claim, OpenClaim
+from pyro_prme.inference.claims import Claim, GivenClaim, OpenClaim
+from pyro_prme.inference.options import RunOptions
 
 __all__ = ["OpenSite", "Run"]
 
@@ -60,6 +61,8 @@ class Run:
         open: sites that took a value.
         factors: of the closed sites, with the program of this run.
         local: by site, what was found for this batch alone; a later run may hold it or start from it.
+        options: of the run.
+        fixed: values of the sites that others decide, by name, where they are numbers.
     """
 
     args: tuple
@@ -69,6 +72,8 @@ class Run:
     open: Mapping[str, OpenSite]
     factors: Factors
     local: Mapping[str, Any]
+    options: RunOptions = field(default_factory=RunOptions)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def terms(self, *, slow: bool | None = None) -> dict[str, Tensor]:
         """The bound by site: E_q ln p of each, less E_q ln q where it is latent.
@@ -102,6 +107,7 @@ class Run:
         special: dict[str, Tensor] = {}
         for claim in self.claims:
             special |= claim.objective(self)
+        given = {name for claim in self.claims if isinstance(claim, GivenClaim) for name in claim.sites}
         total = torch.zeros(())
         for name in self.sites:
             if name in special:
@@ -109,8 +115,20 @@ class Run:
             elif name in self.open:
                 total = total + self._term(name)
             else:
-                total = total + self.factors.program.moving(name, self.factors.statistics())
+                total = total + self.factors.program.moving(name, self.factors.statistics(), given)
         return total
+
+    def factor(self, name: str) -> Distribution | Tensor:
+        """The posterior factor of a site, or a tensor for a site that has a value."""
+        if name in self.fixed:
+            return self.fixed[name]
+        if name in self.sites and self.sites[name].is_observed:
+            return self.sites[name].value
+        claim = next((claim for claim in self.claims if name in claim.sites), None)
+        if claim is None:
+            known = ", ".join((*self.sites, *self.fixed))
+            raise ValueError(f"The model has no site {name!r}: it has {known}.")
+        return claim.factor(name, self)
 
     def values(self) -> dict[str, Tensor]:
         """The values of the sites that took one."""

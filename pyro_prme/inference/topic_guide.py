@@ -11,11 +11,12 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.inference.claims import Context, Rule
 from pyro_prme.inference.data import Data
 from pyro_prme.inference.guide import ClosedFormGuide
-from pyro_prme.inference.rules import Conjugate, FromPrior, MeanFieldNormal, Point, Topics
+from pyro_prme.inference.rules import Conjugate, FirstOf, FromPrior, GaussianFunction, MeanFieldNormal, Point, Topics
 from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of_topics
 from pyro_prme.inference.rules.point import FreePoint
 from pyro_prme.inference.rules.topics.claim import TopicFactors
@@ -39,7 +40,7 @@ class Counts:
     """
 
     def __init__(self, counts: sparse.csr_matrix) -> None:
-        self.counts = sparse.csr_matrix(counts)
+        self.counts = sound_csr(counts)
         if not self.counts.nnz:
             raise ValueError(f"The {counts.shape[0]} documents have no words: there is nothing to fit.")
 
@@ -48,7 +49,7 @@ class Counts:
 
     def batch(self, rows: np.ndarray) -> tuple[Batch]:
         """The documents of these numbers."""
-        return (Batch.from_csr(self.counts, rows),)
+        return (Batch.of_rows(self.counts, rows),)
 
     def typical_rows(self, size: int) -> np.ndarray:
         """The first documents that have words."""
@@ -82,17 +83,19 @@ class PRMEGuide(ClosedFormGuide):
         candidates: Sequence[Rule] = (Conjugate(), MeanFieldNormal()),
         name: str | None = None,
     ) -> None:
-        roles, asked = model.roles, dict[str, Rule | None]()
-        if "sticks" in roles:
-            asked[roles["sticks"]] = Point(learning_rate=stick_rate)
-        if "places" in roles:
-            asked[roles["places"]] = Point()
+        roles = model.roles
+        offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point()}
         if "embedding" in roles:
             encoder = TopicEncoder(model.num_topics, model.h_dim) if encoder is None else encoder
-            asked[roles["embedding"]] = Amortised(encoder)
-        if "function" in roles:
-            asked[roles["function"]] = FromPrior()
-        super().__init__(model, asked | dict(rules or {}), candidates=(topics or Topics(), *candidates), name=name)
+            offered["embedding"] = Amortised(encoder)
+        offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
+        super().__init__(
+            model,
+            rules,
+            candidates=(topics or Topics(), *candidates),
+            defaults={roles[role]: rule for role, rule in offered.items() if role in roles},
+            name=name,
+        )
 
     @property
     def topics(self) -> TopicFactors:

@@ -29,6 +29,9 @@ __all__ = ["DILN", "HDP", "PRME", "ShapePRME"]
 
 _names = (f"prme_{i}" for i in itertools.count())
 
+#: Sites of every topic model, by what they are for.
+_OF_TOPICS = {"topics": "theta", "loadings": "Z", "assignment": "C", "words": "X"}
+
 
 class PRME(PyroModule):
     r"""Topic model with a random function prior on the loadings.
@@ -61,7 +64,9 @@ class PRME(PyroModule):
     """
 
     #: Names of sites by what they are for, for guides.
-    roles: ClassVar[Mapping[str, str]] = {"sticks": "V", "places": "ell", "embedding": "h", "function": "f"}
+    roles: ClassVar[Mapping[str, str]] = {
+        **_OF_TOPICS, "sticks": "V", "places": "ell", "embedding": "h", "function": "f"
+    }  # fmt: skip
 
     alpha: float | Tensor  # a tensor where a run has drawn it (`swaps.HyperPriors`)
     beta: float | Tensor
@@ -229,8 +234,6 @@ class ShapePRME(PRME):
     so that row sums stay finite. f has no variance: ln Gamma of a random shape has no mean in closed form.
     """
 
-    roles: ClassVar[Mapping[str, str]] = {"sticks": "V", "places": "ell", "embedding": "h"}
-
     def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
         """f_nk = mu_f(h_n, ell_k), shape (B, K)."""
         return pyro.sample("f", dist.Delta(self.decode(h, ell)[0]))
@@ -252,7 +255,7 @@ class ShapePRME(PRME):
 class HDP(PRME):
     """Hierarchical Dirichlet process topic model: the same program with f = 0, and so without ell, h and f."""
 
-    roles: ClassVar[Mapping[str, str]] = {"sticks": "V"}
+    roles: ClassVar[Mapping[str, str]] = {**_OF_TOPICS, "sticks": "V"}
 
     def default_decoder(self) -> nn.Module:
         return nn.Identity()
@@ -276,6 +279,8 @@ class DILN(HDP):
     site ell, and m and S are fitted by their closed forms. The site f has shape (B, 1 | K).
     """
 
+    roles: ClassVar[Mapping[str, str]] = {**_OF_TOPICS, "sticks": "V", "function": "f"}
+
     mean: Tensor
     covariance: Tensor
 
@@ -283,6 +288,12 @@ class DILN(HDP):
         super().__init__(num_topics, vocab_size, num_documents, **kwargs)
         self.register_buffer("mean", torch.zeros(num_topics))
         self.register_buffer("covariance", torch.eye(num_topics))
+
+    @torch.no_grad()
+    def learn_function(self, mean: Tensor, covariance: Tensor, rate: float) -> None:
+        """Moves m and S towards these by a share `rate` of the way."""
+        self.mean.lerp_(mean.to(self.mean.dtype), rate)
+        self.covariance.lerp_(covariance.to(self.covariance.dtype), rate)
 
     def sample_h(self, batch: Batch) -> Tensor:
         """f_n ~ N(m, S), all topics at once, shape (B, 1, K): drawn here, outside the plate of topics."""

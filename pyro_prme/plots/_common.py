@@ -1,4 +1,4 @@
-"""What the pictures share: checks, labels, colours, axes and the plane of embeddings; a user never opens this."""
+"""What the pictures share: checks, labels, colours and axes; a user never opens this."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from pyro_prme.answers.posterior import Posterior, default_dtype
+from pyro_prme.answers.posterior import Posterior
 from pyro_prme.corpora.corpus import Corpus
-from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,14 +19,11 @@ __all__ = [
     "OKABE_ITO",
     "check",
     "labels",
-    "leaf_order",
     "need_random_function",
     "new_axes",
     "picked",
     "plain",
     "points",
-    "prior_mean",
-    "svd_plane",
 ]
 
 #: Colours of Okabe and Ito, which the colour-blind tell apart; black and yellow are left out.
@@ -98,49 +92,3 @@ def plain(text: str) -> str:
     """A user's word or name as matplotlib should write it: no formulas, and no underscore that hides a legend entry."""
     text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
-
-
-@torch.no_grad()
-def prior_mean(posterior: Posterior, h: np.ndarray) -> np.ndarray:
-    """Mean loadings at embeddings h (P, h_dim), in evaluation mode, shape (P, K), see `PRME.mean_loadings`."""
-    model, sticks = posterior.model, posterior.guide.get_submodule("rules.V")
-    if not isinstance(sticks, Point):
-        raise ValueError("The strength of topics is read off the point V, and this guide has another rule for V.")
-    ell = torch.as_tensor(posterior.topic_embeddings().values, dtype=posterior._theta.gamma.dtype)
-    points = torch.as_tensor(h, dtype=ell.dtype)
-    parts = []
-    with default_dtype(ell.dtype), eval_mode(model, posterior.guide):
-        for part in points.split(512):
-            mean, variance = model.decode(part.unsqueeze(-2), ell)
-            parts.append(model.mean_loadings(sticks.value(), mean.double(), variance.double()))
-    return torch.cat(parts).numpy()
-
-
-def svd_plane(h: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The plane of most variation of embeddings h (N, h_dim).
-
-    Returns:
-        The mean m_h (h_dim,), the two leading right singular directions times their singular values (2, h_dim), and
-        each document's coordinates (N, 2): h is near mean + coordinates @ directions. Signs are fixed: the largest
-        component of a direction is positive.
-    """
-    if h.shape[0] < 3 or h.shape[1] < 2:
-        raise ValueError(
-            f"Embeddings of shape {h.shape} span no plane: give three documents and two dimensions or more."
-        )
-    mean = h.mean(0)
-    left, values, right = np.linalg.svd(h - mean, full_matrices=False)
-    largest = np.abs(right[:2]).argmax(1)
-    sign = np.where(right[:2][np.arange(2), largest] < 0, -1.0, 1.0)
-    return mean, (sign * values[:2])[:, None] * right[:2], left[:, :2] * sign
-
-
-def leaf_order(correlations: np.ndarray) -> np.ndarray:
-    """Order in which neighbours correlate: leaves of an average-linkage tree on 1 - correlation."""
-    if len(correlations) < 3:
-        return np.arange(len(correlations))
-    from scipy.cluster.hierarchy import leaves_list, linkage
-    from scipy.spatial.distance import squareform
-
-    distance = np.maximum(squareform(1 - correlations, checks=False), 0)
-    return leaves_list(linkage(distance, "average", optimal_ordering=True))

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from pyro_prme.answers.draws import draw_words, posterior_factors
+from pyro_prme.answers.places import svd_plane
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import choice, whole
 from pyro_prme.corpora.corpus import Corpus
@@ -50,7 +51,7 @@ def plot_embeddings(
     common.check(posterior, corpus)
     common.need_random_function(posterior, "Embeddings")
     whole("num_topics", num_topics)
-    places = common.svd_plane(posterior.embeddings(corpus).values)[2]
+    places = svd_plane(posterior.embeddings(corpus).values)[2]
     main = posterior.proportions(corpus).values.argmax(1)
     if topics is None:
         sizes = np.bincount(main, minlength=posterior.model.num_topics)

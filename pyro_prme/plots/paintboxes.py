@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyro_prme.answers.places import leaf_order, loadings_at, svd_plane
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import choice, positive, whole
 from pyro_prme.corpora.corpus import Corpus
@@ -90,14 +91,14 @@ def plot_paintboxes(
     whole("num_words", num_words)
     whole("resolution", resolution)
     h = posterior.embeddings(corpus).values
-    mean, directions, places = common.svd_plane(h)
+    mean, directions, places = svd_plane(h)
     shares = posterior.proportions(corpus).values  # (N, K)
     if topics is None:
-        shown = _salient(common.prior_mean(posterior, h), posterior.usage(corpus).values, num_topics)
+        shown = _salient(loadings_at(posterior, h), posterior.usage(corpus).values, num_topics)
     else:
         shown = common.picked(topics, posterior.model.num_topics, "topics")
     if documents is None:
-        strength = common.prior_mean(posterior, mean + places @ directions)[:, shown]  # (N, topics), in the plane
+        strength = loadings_at(posterior, mean + places @ directions)[:, shown]  # (N, topics), in the plane
         lit = shares[:, shown] * strength / strength.max(0)
         inside = np.abs(places).max(1) <= (np.inf if limit is None else limit)
         rows = _typical(lit[inside], places[inside], num_documents)
@@ -113,7 +114,7 @@ def plot_paintboxes(
         raise ValueError(f"Document {outside[0]} lies outside the square of limit {limit}: widen it, or show another.")
     x = np.linspace(-half, half, resolution)
     grid = np.stack(np.meshgrid(x, x), -1).reshape(-1, 2)  # y varies slowest, as the rows of an image do
-    boxes = common.prior_mean(posterior, mean + grid @ directions)[:, shown].T.reshape(-1, resolution, resolution)
+    boxes = loadings_at(posterior, mean + grid @ directions)[:, shown].T.reshape(-1, resolution, resolution)
 
     axes, figure = _layout(len(shown), len(rows))
     _paint(figure, axes[: len(shown)], boxes, half, scale)
@@ -135,7 +136,7 @@ def _salient(strength: np.ndarray, usage: np.ndarray, num_topics: int) -> np.nda
     best = np.argsort(-score, kind="stable")[:num_topics]
     with np.errstate(invalid="ignore", divide="ignore"):
         correlations = np.nan_to_num(np.corrcoef(log_strength[:, best].T.reshape(len(best), -1)).reshape(len(best), -1))
-    return best[common.leaf_order(correlations)]
+    return best[leaf_order(correlations)]
 
 
 def _typical(lit: np.ndarray, places: np.ndarray, num_documents: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyro_prme.answers.places import leaf_order
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import whole
 from pyro_prme.corpora.corpus import Corpus
@@ -85,7 +86,7 @@ def _chosen(
         chosen = common.picked(topics, len(matrix), "topics")
     if len(chosen) < 2:
         raise ValueError("There is one topic to show: correlations need at least two.")
-    chosen = chosen[common.leaf_order(matrix[np.ix_(chosen, chosen)])]
+    chosen = chosen[leaf_order(matrix[np.ix_(chosen, chosen)])]
     return chosen, matrix[np.ix_(chosen, chosen)], usage[chosen]
 
 

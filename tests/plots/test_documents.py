@@ -11,6 +11,7 @@ from matplotlib.patches import ConnectionPatch
 
 import pyro_prme as prme
 from pyro_prme import plots
+from pyro_prme.answers.draws import draw_words
 
 from .pictures import WORDS, inside, posterior_of, same_image
 
@@ -130,6 +131,6 @@ def test_predictive_checks_compare_observed_and_drawn(corpus, posterior, statist
 def test_drawn_words_have_the_model_s_distribution():
     rng = np.random.default_rng(0)
     shares, theta = np.array([[0.9, 0.1], [0.0, 1.0]]), np.array([[0.5, 0.5, 0.0], [0.0, 0.2, 0.8]])
-    counts = prme.draws.draw_words(np.array([20000, 10000]), shares, theta, rng)
+    counts = draw_words(np.array([20000, 10000]), shares, theta, rng)
     assert np.asarray(counts.sum(1)).tolist() == [20000, 10000]
     np.testing.assert_allclose(counts.toarray() / [[20000], [10000]], shares @ theta, atol=0.015)

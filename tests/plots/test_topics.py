@@ -10,6 +10,7 @@ import pytest
 from matplotlib.patches import PathPatch
 
 from pyro_prme import plots
+from pyro_prme.answers.places import leaf_order
 
 from .pictures import posterior_of, same_image
 
@@ -54,7 +55,7 @@ def test_heat_map_shows_the_correlations_reordered(corpus, posterior, tmp_path):
 def test_neighbours_on_the_heat_map_correlate():
     groups = np.kron(np.eye(3), np.ones((4, 4)))
     mixed = np.random.default_rng(0).permutation(12)
-    order = mixed[plots._common.leaf_order(groups[np.ix_(mixed, mixed)])] // 4
+    order = mixed[leaf_order(groups[np.ix_(mixed, mixed)])] // 4
     assert (np.diff(order) != 0).sum() == 2
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pyro import distributions as dist
@@ -30,7 +30,7 @@ class Normal(Family):
     """
 
     title = "Normal"
-    statistics = ("x", "xx")
+    statistics: ClassVar[tuple[str, ...]] = ("x", "xx")
 
     @classmethod
     def requests(cls, variable: Variable, factors: Sequence[Factor]) -> list[Request]:
@@ -63,7 +63,7 @@ class Normal(Family):
             )
 
     def operand_entries(self, request: Request) -> tuple[Entry, ...]:
-        if request.statistic == "x":
+        if request.statistic != "xx":
             return request.entries
         return (*request.entries, *(request.second[d] for d in self._coupled))
 
@@ -141,6 +141,15 @@ class Normal(Family):
         if self._coupled == list(range(len(self.batch_shape), len(self.shape))) == [len(self.shape) - 1]:
             return dist.MultivariateNormal(mean, covariance)
         return JointNormal(self, mean, covariance)
+
+    def draw(self, natural: Natural) -> Tensor:
+        if not self.joint:
+            return self.distribution(natural).sample()
+        root = self._precision_root(natural)
+        shift = self._rows(natural["x"]).unsqueeze(-1)
+        shift = torch.linalg.solve_triangular(root, shift, upper=False)  # L^-1 of precision times mean
+        rows = torch.linalg.solve_triangular(root.mT, shift + torch.randn_like(shift), upper=True)
+        return self._in_place(rows.squeeze(-1), 1)
 
     def holds(self, natural: Natural) -> bool:
         if not all(bool(torch.isfinite(part).all()) for part in natural.values()):

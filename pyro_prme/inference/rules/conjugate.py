@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import Natural
@@ -64,6 +65,9 @@ class ConjugateFactors(Claim):
 
     def title(self, name: str) -> str:
         return self._titles[name]
+
+    def factor(self, name: str, run: Run) -> Distribution:
+        return run.factors.posterior(name)
 
     def natural(self, name: str) -> dict[str, Tensor]:
         """Natural parameters of a kept site."""

@@ -1,5 +1,6 @@
 """Fused updates for words that are drawn from topics, claimed by the form of the expected densities."""
 
+from pyro_prme.inference.rules.topics.gaussian_function import GaussianFunction
 from pyro_prme.inference.rules.topics.rule import Topics
 
-__all__ = ["Topics"]
+__all__ = ["GaussianFunction", "Topics"]

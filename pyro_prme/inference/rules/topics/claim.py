@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -15,15 +16,21 @@ from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.program import Program, site_terms
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.corpora.batch import Batch
-from pyro_prme.equations.bounds import dirichlet_term, elog_sum_epsilon, point_topics_term
+from pyro_prme.equations.bounds import (
+    dirichlet_term,
+    elog_sum_epsilon,
+    elog_sum_particles,
+    elog_sum_quadrature,
+    point_topics_term,
+)
 from pyro_prme.equations.expectations import expected_log_rows
-from pyro_prme.inference.claims import Claim
+from pyro_prme.inference.claims import SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.rules.topics.forms import ChoiceForm, NotThisForm, WordForm, choice_form, word_form
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, sum_of_rows
 from pyro_prme.kernels.sums import inner
-from pyro_prme.models.distributions import WordMajorDirichlet, WordMajorPoint
+from pyro_prme.models.distributions import ImpliedAssignment, WordMajorDirichlet, WordMajorPoint
 
 if TYPE_CHECKING:
     from pyro_prme.inference.rules.topics.rule import Topics
@@ -42,7 +49,16 @@ class Documents(NamedTuple):
     place: Tensor | None  # of each of the batch's tokens among the model's, where those are not sorted by document
 
 
-class TopicFactors(Claim):
+class Reading(NamedTuple):
+    """What a run says of the documents before anything is solved."""
+
+    batch: Batch
+    weight: float
+    place: Tensor | None
+    elog_theta: Tensor | None
+
+
+class TopicFactors(SolvedClaim):
     """q(Z), q(C) and q(theta), where gamma is kept word-major.
 
     Args:
@@ -104,6 +120,7 @@ class TopicFactors(Claim):
         options: RunOptions,
         args: Sequence[Any] = (),
         tolerance: float | None = None,
+        read: Reading | None = None,
     ) -> dict[str, Documents]:
         """The E-step: loadings and assignments of the batch's documents, given all other factors.
 
@@ -113,19 +130,20 @@ class TopicFactors(Claim):
             options: of the run.
             args: what the model was called with; a batch among them is used as it is.
             tolerance: instead of the rule's.
+            read: what `read` has found, if it is known already.
         """
         name = self.roles["loadings"]
-        words = word_form(site_terms(sites[self.words])[1])
-        choice = choice_form(site_terms(sites[self.roles["assignment"]])[1], words)
-        batch, weight, place = batch_of(words, choice, sites[name], args)
+        batch, weight, place, rows = read or self.read(sites, args)
         concentration, rate = self.prior_of_loadings(factors.program, factors)
         held, before = options.held.get(name), options.started.get(name)
+        if tolerance is None:
+            tolerance = self.rule.tolerance if options.word_tolerance is None else options.word_tolerance
         if held is None:
-            elog_theta = expected_log_rows(self.topics_posterior(), torch.empty(0), batch.words)
+            elog_theta = self.elog_rows(batch) if rows is None else rows
             step = local_step(
                 *(batch.indptr, batch.local_word, batch.count, elog_theta, concentration, rate),
                 max_sweeps=options.sweeps or self.rule.max_sweeps,
-                tolerance=self.rule.tolerance if tolerance is None else tolerance,
+                tolerance=tolerance,
                 start=None if before is None else (before.step.concentration, before.step.rate),
                 by_mean=self.rule.by_mean,
             )
@@ -139,6 +157,34 @@ class TopicFactors(Claim):
         factors.elsewhere[name] = lambda: self.loadings_statistics(found, family)
         factors.elsewhere[self.roles["topics"]] = self._topics_statistics
         return {name: found}
+
+    def read(self, sites: Mapping[str, Site], args: Sequence[Any]) -> Reading:
+        """The documents of a run and E ln theta of their words, for several solutions."""
+        words = word_form(site_terms(sites[self.words])[1])
+        choice = choice_form(site_terms(sites[self.roles["assignment"]])[1], words)
+        batch, weight, place = batch_of(words, choice, sites[self.roles["loadings"]], args)
+        return Reading(batch, weight, place, None)
+
+    def elog_rows(self, batch: Batch) -> Tensor:
+        """E ln theta of a batch's distinct words, (W, K)."""
+        return expected_log_rows(self.topics_posterior(), torch.empty(0), batch.words)
+
+    def factor(self, name: str, run: Run) -> Distribution:
+        """q of the topics, of the documents' loadings, or of the choices, implied by the two."""
+        found: Documents = run.local[self.roles["loadings"]]
+        if name == self.roles["topics"]:
+            return self.topics_posterior()
+        step, shape = found.step, run.sites[name].fn.shape()
+        if name == self.roles["assignment"]:
+            batch = found.batch
+            document, word = batch.document, batch.local_word
+            if found.place is not None:
+                back = torch.argsort(found.place)
+                document, word = document[back], word[back]
+            return ImpliedAssignment(step.elog_loadings, found.elog_theta, document, word)
+        if self.normalised:
+            return dist.Gamma(step.concentration.reshape(shape), step.rate.reshape(shape), validate_args=False)
+        return dist.Dirichlet(step.concentration.reshape(shape), validate_args=False)
 
     def _topics_statistics(self) -> dict[str, Tensor]:
         """E ln theta of all words: a table of topics and vocabulary, which only a report asks for."""
@@ -202,7 +248,7 @@ class TopicFactors(Claim):
         of: dict[str, Callable[[], Tensor]] = {
             self.roles["topics"]: lambda: self._topics_term(run.sites),
             self.roles["loadings"]: lambda: self.loadings_term(program, factors, found) - self._counts_again(found),
-            self.roles["assignment"]: lambda: self._assignment_term(found),
+            self.roles["assignment"]: lambda: self._assignment_term(found, run.options.bound),
             self.words: lambda: found.weight * inner(found.step.statistics, self._elog_theta(found)),
         }
         return {name: of[name]() for name in names}
@@ -212,15 +258,34 @@ class TopicFactors(Claim):
         prior = unwrapped(run.sites[self.roles["topics"]].fn).concentration
         nothing = torch.zeros(())
         return {
-            self.roles["loadings"]: self.loadings_term(run.factors.program, run.factors, found),
+            self.roles["loadings"]: self._loadings_objective(run, found),
             self.roles["topics"]: self._topics_term(run.sites) if prior.requires_grad else nothing,
             self.roles["assignment"]: nothing,
             self.words: nothing,
         }
 
+    def _loadings_objective(self, run: Run, found: Documents) -> Tensor:
+        """What moves whatever decides the loadings; see `Topics.objective` and `Topics.by_mean`."""
+        name, program, factors = self.roles["loadings"], run.factors.program, run.factors
+        if self.rule.objective == "plain":
+            return program.moving(name, factors.statistics())
+        held = run.options.held.get(name)
+        if not self.rule.by_mean or held is None:
+            return self.loadings_term(program, factors, found)
+        with torch.no_grad():
+            concentration, rate = self.prior_of_loadings(program, factors)
+            batch, before = found.batch, held.step
+            step = local_step(
+                *(batch.indptr, batch.local_word, batch.count, found.elog_theta, concentration, rate),
+                max_sweeps=1,
+                start=(before.concentration, before.rate),
+            )
+        sharp = found._replace(step=found.step._replace(counts=step.counts))
+        return self.loadings_term(program, factors, sharp)
+
     def _elog_theta(self, found: Documents) -> Tensor:
         """E ln theta of the batch's words as it is now: phi may have been formed under another q(theta)."""
-        return expected_log_rows(self.topics_posterior(), torch.empty(0), found.batch.words)
+        return self.elog_rows(found.batch)
 
     def _topics_term(self, sites: Mapping[str, Site]) -> Tensor:
         site = sites[self.roles["topics"]]
@@ -260,8 +325,8 @@ class TopicFactors(Claim):
         elog = a.digamma() - rate.log()
         return found.weight * (step.counts * elog - self._slope(found) * (a / rate)).sum()
 
-    def _assignment_term(self, found: Documents) -> Tensor:
-        """E ln p(C | Z) + H[q(C)], from the words' log-normalisers."""
+    def _assignment_term(self, found: Documents, bound: str) -> Tensor:
+        """E ln p(C | Z) + H[q(C)], from the words' log-normalisers; `bound` says what stands for E ln sum Z."""
         step, batch = found.step, found.batch
         entropy = (
             inner(batch.count, step.log_normalizer)
@@ -273,8 +338,13 @@ class TopicFactors(Claim):
             elog = a.digamma() - a.sum(-1, keepdim=True).digamma()
             return found.weight * (entropy + (step.counts * elog).sum(dtype=torch.float64))
         elog = (step.counts * (a.digamma() - rate.log())).sum(dtype=torch.float64)
-        normaliser = (batch.length.double() * elog_sum_epsilon((a / rate).double(), step.epsilon.double())).sum()
-        return found.weight * (entropy + elog - normaliser)
+        if bound == "quadrature":
+            elog_sum = elog_sum_quadrature(a, rate)
+        elif bound == "particles":
+            elog_sum = elog_sum_particles(a, rate).double()
+        else:
+            elog_sum = elog_sum_epsilon((a / rate).double(), step.epsilon.double())
+        return found.weight * (entropy + elog - (batch.length.double() * elog_sum).sum())
 
     # Natural steps.
 
