@@ -56,13 +56,20 @@ class Program:
         plain, terms = self.parts[site]
         return plain + sum((t.value(statistics, (), self._memory) for t in terms), start=torch.zeros(()))
 
-    def moving(self, site: str, statistics: Mapping[str, Statistics]) -> Tensor:
-        """What of a site's part depends on something that gradients move."""
+    def moving(self, site: str, statistics: Mapping[str, Statistics], given: Collection[str] = ()) -> Tensor:
+        """What of a site's part depends on something that gradients move.
+
+        Args:
+            site: its name.
+            statistics: of all variables.
+            given: variables through whose statistics gradients pass.
+        """
         if site not in self.parts:
             return torch.zeros(())
         plain, terms = self.parts[site]
         total = plain if plain.requires_grad else torch.zeros(())
-        return sum((t.value(statistics, (), None) for t in terms if t.has_gradient), start=total)
+        live = (t for t in terms if t.has_gradient or t.names.intersection(given))
+        return sum((t.value(statistics, (), None) for t in live), start=total)
 
     def total(self, statistics: Mapping[str, Statistics]) -> Tensor:
         """The expected log joint."""

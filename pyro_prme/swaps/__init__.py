@@ -1,5 +1,6 @@
 """Other likelihoods and priors for the random function model: each module swaps one part and shows how it is done."""
 
+from pyro_prme.conjugacy.families.half_normal import ModifiedHalfNormal
 from pyro_prme.swaps.binary import BernoulliLoadings, BinaryPRME
 from pyro_prme.swaps.conjugate import ConjugateRule
 from pyro_prme.swaps.factors import FactorModel, Rows
@@ -14,7 +15,6 @@ from pyro_prme.swaps.fitting import (
 from pyro_prme.swaps.gaussian import GammaPrecision, GaussianFactors, GaussianPRME, GaussianRows
 from pyro_prme.swaps.gaussian_loadings import GaussianLoadings
 from pyro_prme.swaps.gaussian_process import GaussianProcessPRME, KernelFunction
-from pyro_prme.swaps.half_normal import ModifiedHalfNormal
 from pyro_prme.swaps.hyper_priors import HyperPriorPRME, HyperPriors, LearnedPitmanYorPRME
 from pyro_prme.swaps.negative_binomial import NegativeBinomialPRME
 from pyro_prme.swaps.poisson import GammaFactors, PoissonLoadings, PoissonPRME, PoissonRows, PoissonTopics

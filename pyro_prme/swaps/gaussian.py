@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_prme.checks import positive
+from pyro_prme.conjugacy.families.half_normal import ModifiedHalfNormal
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.equations.expectations import expected, expected_log
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import Point, Rule, Run
 from pyro_prme.swaps.conjugate import ConjugateRule
 from pyro_prme.swaps.factors import RowModel, dense, offer, product_refusal
-from pyro_prme.swaps.half_normal import ModifiedHalfNormal
 
 __all__ = ["GammaPrecision", "GaussianFactors", "GaussianPRME", "GaussianRows", "expected_squares", "loading_moments"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pyro import distributions as dist
@@ -30,7 +30,7 @@ class Normal(Family):
     """
 
     title = "Normal"
-    statistics = ("x", "xx")
+    statistics: ClassVar[tuple[str, ...]] = ("x", "xx")
 
     @classmethod
     def requests(cls, variable: Variable, factors: Sequence[Factor]) -> list[Request]:
@@ -63,7 +63,7 @@ class Normal(Family):
             )
 
     def operand_entries(self, request: Request) -> tuple[Entry, ...]:
-        if request.statistic == "x":
+        if request.statistic != "xx":
             return request.entries
         return (*request.entries, *(request.second[d] for d in self._coupled))
 
