@@ -19,7 +19,7 @@ from pyro_prme.equations.updates import robbins_monro_rate
 from pyro_prme.inference.data import Data
 from pyro_prme.inference.guide import ClosedFormGuide
 from pyro_prme.inference.optimisers import make_optimisers
-from pyro_prme.inference.options import RunOptions
+from pyro_prme.inference.options import Rows, RunOptions
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import evaluating
 
@@ -132,7 +132,7 @@ class Trainer:
     def step(self, rows: np.ndarray) -> dict[str, float]:
         """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
         args = self.data.batch(rows)
-        run, terms = self._expect(args, slow=False)
+        run, terms = self._expect(args, slow=False, options=RunOptions(rows=Rows(self.data, rows)))
         online = self.options.mode == "online"
         self._gather(run, 1.0 if online else len(rows) / len(self.data))
         if self.optimisers:
@@ -158,7 +158,7 @@ class Trainer:
             for _ in range(self.options.gradient_steps):
                 for optimiser in self.optimisers:
                     optimiser.zero_grad()
-                objective = -self.guide.run(*args, options=held).objective()
+                objective = -self.guide.run(*self.guide.for_gradients(args), options=held).objective()
                 if not objective.requires_grad:
                     return
                 objective.backward()
@@ -166,10 +166,10 @@ class Trainer:
                     optimiser.step()
 
     @torch.no_grad()
-    def _expect(self, args: tuple, *, slow: bool) -> tuple[Run, dict[str, float]]:
+    def _expect(self, args: tuple, *, slow: bool, options: RunOptions | None = None) -> tuple[Run, dict[str, float]]:
         """A run in evaluation mode, and its terms of the bound that are slow or are not."""
         with evaluating(self.guide.model, self.guide), pyro.validation_enabled(False):
-            run = self.guide.run(*args)
+            run = self.guide.run(*args, options=options)
             terms = {name: float(term) for name, term in run.terms(slow=slow).items()}
         self._check_finite({f"the bound at site {name}": torch.tensor(term) for name, term in terms.items()})
         return run, terms
