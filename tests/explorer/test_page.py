@@ -104,6 +104,21 @@ def test_the_updates_of_a_moved_document_are_those_of_the_library(pages, shape_f
         np.testing.assert_allclose(moved, expected, atol=0.02)
 
 
+def test_a_document_without_words_has_the_topics_of_its_place(pages, shape_fit, tmp_path):
+    data = page_data(*shape_fit)
+    T, side = data.loadings.shape[:2]
+    slopes = np.random.default_rng(1).normal(0, 2, (T, 2))
+    line = np.linspace(-1, 1, side)
+    loadings = np.exp(slopes[:, :1, None] * line + slopes[:, 1:, None] * line[:, None])
+    path = tmp_path / "page.html"
+    path.write_text(page_html(dataclasses.replace(data, loadings=loadings)))
+    page = pages.open(path)
+    for place in ((0.6, -0.3), (-0.8, 0.9)):
+        expected = np.exp(slopes @ place)
+        shares = page.evaluate(f"[...pyroPrme.sharesOf(7, {json.dumps(place)})]")
+        np.testing.assert_allclose(shares, expected / expected.sum(), atol=0.01)
+
+
 def test_the_map_goes_nearer_and_farther(pages, shape_page):
     page = pages.open(shape_page, "#document=5&tab=document")
     assert page.is_disabled("#farther")
