@@ -94,7 +94,8 @@ class Trainer:
         self.workers = workers or Workers()
         self.guide, self.data, self.options = guide, data, options or TrainOptions()
         if self.workers.size > 1:
-            for module in (m for whole in self._modules() for m in whole.modules()):
+            centring: list[Any] = [m for whole in self._modules() for m in whole.modules()]
+            for module in centring:
                 if hasattr(module, "mean_over_batch"):
                     module.mean_over_batch = self.workers.mean
         if not len(data):

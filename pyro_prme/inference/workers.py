@@ -81,7 +81,8 @@ class Workers:
         """Adds the gradients of all that the optimisers move up over all workers."""
         if self.size == 1:
             return
-        dense, sparse = [], []
+        dense: list[Tensor] = []
+        sparse: list[Tensor] = []
         for parameter in (p for o in optimisers for group in o.param_groups for p in group["params"]):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)

@@ -42,11 +42,8 @@ def test_two_workers_end_where_one_does_with_batches_twice_as_large(kind: str, m
     for part in ("state", "store"):
         assert one[part].keys() == two[part].keys()
         for name, value in one[part].items():
-            if (
-                name == "model.decoder.head.bias"
-            ):  # that of the mean drops out when f is centred: Adam moves it by rounding
-                value[0] = two[part][name][0] = 0.0
-            torch.testing.assert_close(two[part][name], value, rtol=1e-9, atol=1e-10, msg=name)
+            # Adam divides by the root of squared gradients: where these are next to zero it enlarges rounding errors
+            torch.testing.assert_close(two[part][name], value, rtol=1e-8, atol=1e-8, msg=name)
 
 
 def test_parts_of_a_batch_are_all_of_it_and_their_shares_add_up() -> None:
