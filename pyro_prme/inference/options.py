@@ -12,20 +12,20 @@ import numpy as np
 from pyro_prme.checks import choice
 from pyro_prme.equations.bounds import NORMALIZERS
 
-__all__ = ["Rows", "RunOptions"]
+__all__ = ["Origin", "RunOptions"]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Which rows of the data a batch has.
+class Origin:
+    """Where a batch comes from.
 
     Args:
         data: what is fitted.
-        numbers: of the rows.
+        rows: of the data.
     """
 
     data: Any
-    numbers: np.ndarray
+    rows: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RunOptions:
         word_tolerance: sweeps over a document's loadings end when its counts move by less than this share of its words;
             None for what the rule has.
         bound: what stands for E ln of the sum of a document's loadings, a key of `bounds.NORMALIZERS`.
-        rows: of the data that is fitted, where the batch is part of them: what factors hold of these rows may be left
+        origin: in the data that is fitted, where the batch is part of them: what factors hold of its rows may be left
             out when they are explained. None for other data.
     """
 
@@ -51,7 +51,7 @@ class RunOptions:
     tolerance: float = 1e-6
     word_tolerance: float | None = None
     bound: str = "epsilon"
-    rows: Rows | None = None
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         choice("bound", self.bound, NORMALIZERS)

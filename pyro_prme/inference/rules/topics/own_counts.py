@@ -141,10 +141,11 @@ class OwnCountsOutFactors(TopicFactors):
         tolerance: float | None,
     ) -> OwnDocuments:
         """The sweeps over a batch: of documents that the topics hold, or of others."""
-        rows = None if options.rows is None or place is not None else options.rows.numbers
-        own = nothing_held(batch.num_entries)
-        if rows is not None and options.rows is not None:
-            own = self.memory.held(options.rows.data, rows, batch.indptr, batch.count)
+        origin = options.origin if place is None else None
+        rows, own = None, nothing_held(batch.num_entries)
+        if origin is not None:
+            rows = origin.rows
+            own = self.memory.held(origin.data, rows, batch.indptr, batch.count)
         if tolerance is None:
             tolerance = self.rule.tolerance if options.word_tolerance is None else options.word_tolerance
         found = own_counts_out(
