@@ -44,13 +44,10 @@ class Workers:
         return self.rank == 0
 
     def part(self, rows: np.ndarray) -> tuple[np.ndarray, float]:
-        """This worker's rows of a batch, and their share of it; a worker for whom none is left gets one of share 0.
-
-        The number of a row decides whose it is, so that a document's worker remembers what became of it.
-        """
+        """This worker's rows of a batch, and their share of it; a worker for whom none is left gets one of share 0."""
         if self.size == 1:
             return rows, 1.0
-        mine = rows[rows % self.size == self.rank]
+        mine = np.array_split(rows, self.size)[self.rank]
         return (mine, len(mine) / len(rows)) if len(mine) else (rows[:1], 0.0)
 
     def seed(self, *numbers: int) -> int:
