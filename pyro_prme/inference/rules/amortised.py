@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pyro_prme.conjugacy import Structure
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.rows import RowBatch
 from pyro_prme.inference.claims import Claim, Context, OpenClaim, Refusal, Rule
 from pyro_prme.inference.rules.normal_guide import is_real
 from pyro_prme.inference.rules.topics.claim import TopicFactors
@@ -61,11 +62,11 @@ class NetworkPoint(OpenClaim):
         return self.encoder(batch, topics).reshape(prior.batch_shape + prior.event_shape)
 
 
-def batch_among(args: Sequence[Any]) -> Batch:
-    """The batch among a model's arguments."""
-    found = next((arg for arg in args if isinstance(arg, Batch)), None)
+def batch_among(args: Sequence[Any]) -> Any:
+    """The batch of documents or of rows among a model's arguments."""
+    found = next((arg for arg in args if isinstance(arg, Batch | RowBatch)), None)
     if found is None:
-        raise ValueError("The model was called without a Batch, which its inference network reads: give one.")
+        raise ValueError("The model was called without a batch, which its inference network reads: give one.")
     return found
 
 
