@@ -4,7 +4,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SITE := build/site
 
-.PHONY: help install demo docs tutorials slides notebooks test test-slow lint format clean
+MINUTES := 10
+SEED := 0
+
+.PHONY: help install demo docs tutorials slides notebooks test test-slow soak lint format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +42,9 @@ test: install  ## the tests that take seconds
 
 test-slow: install  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow --numprocesses=auto
+
+soak: install  ## try to break it, for MINUTES=10 from SEED=0; a report in build/soak.json
+	$(BIN)/python -m tests.robustness --minutes $(MINUTES) --seed $(SEED) --report build/soak.json
 
 lint: install  ## ruff (lint and format) and mypy
 	$(BIN)/ruff check .

@@ -217,9 +217,8 @@ class Corpus:
         max(1, round((1 - observed) n)) are held out. Documents of fewer than two tokens are left out. A short document
         may keep no observed token.
 
-        A document of more than 1,000,000 tokens, or of more than 1,000 for each of its different words, is split by a
-        method with the same law that does not hold its tokens one by one; the split of the documents after it is then
-        another, as equally likely, than that of the shuffle.
+        Documents of more than 1,000,000 tokens, or of more than 1,000 for each of their different words, are split
+        after all others, by a method with the same law that does not hold their tokens one by one.
 
         Args:
             observed: fraction of tokens to keep, between 0 and 1.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -151,9 +152,9 @@ def _read_lines(path: Path, words: Words | None) -> Corpus:
 
 
 def _read_folder(path: Path, words: Words | None) -> Corpus:
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise ValueError(f"{path} is not a folder: give a folder, or a format that fits the file")
-    files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+    files = sorted(file for file in path.rglob("*") if os.path.isfile(file) and not file.name.startswith("."))
     held = [
         file for file in files if file.parent == path and _format_by_name(file) in ("ldac", "uci", "mtx", "npz", "h5ad")
     ]
@@ -221,7 +222,7 @@ def _format_by_name(path: Path) -> str | None:
 
 
 def _format_of(path: Path) -> str:
-    format = "folder" if path.is_dir() else _format_by_name(path)
+    format = "folder" if os.path.isdir(path) else _format_by_name(path)
     if format is None:
         known = ", ".join(_SUFFIXES)
         raise ValueError(f"{path}: the name does not tell the format (known: {known}, docword*.txt); give format=")
@@ -233,7 +234,7 @@ def _beside(path: Path, kind: str, lines: int | None = None) -> Words | None:
     stem = _stem(path)
     for name in dict.fromkeys([f"{stem}.{kind}.txt", f"{stem.replace('docword', kind, 1)}.txt", f"{kind}.txt"]):
         for file in (path.with_name(name), path.with_name(f"{name}.gz")):
-            if file == path or not file.is_file():
+            if file == path or not os.path.isfile(file):
                 continue
             found = read_words(file) if kind == "vocab" else tuple(read_text_lines(file))
             if lines is None or len(found) == lines or name.startswith(stem):

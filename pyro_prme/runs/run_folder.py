@@ -24,6 +24,7 @@ from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.guide import PRMEGuide
 from pyro_prme.inference.build import PRESETS, build
 from pyro_prme.models.prme import PRME
+from pyro_prme.runs.optimizer_state import from_parts, to_parts
 from pyro_prme.runs.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
 from pyro_prme.train import Trainer
 
@@ -144,7 +145,7 @@ def save_run(
         "settings": settings,
         "sizes": dict(zip(_SIZES, reversed(trainer.counts.shape), strict=True)),
         "corpus": _fingerprint(trainer.counts, vocabulary),
-        "optimizers": [_without_tensors(i, part, tensors) for i, part in enumerate(state["optimizers"])],
+        "optimizers": [to_parts(i, part, tensors) for i, part in enumerate(state["optimizers"])],
         "numpy_state": state["numpy_state"],
         "steps": state["steps"],
         "history": state["history"],
@@ -169,8 +170,6 @@ def load_run(folder: str | Path) -> SavedRun:
         summary = {name: tensor.numpy() for name, tensor in _under("summary.", tensors).items()}
         _check_summary(summary, model.num_topics)
         history = [dict(item) for item in record["history"]]
-        if not history:
-            raise ValueError("its history is empty")
         return SavedRun(model, guide, record["settings"], vocabulary, history, summary, str(record["pyro_prme"]))
 
 
@@ -198,9 +197,8 @@ def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[s
         state: dict[str, Any] = {
             part: _checked(module, _under(f"{part}.", tensors), part) for part, module in modules.items()
         }
-        state["optimizers"] = [_with_tensors(i, part, tensors) for i, part in enumerate(record["optimizers"])]
-        for optimizer, part in zip(trainer.optimizers, state["optimizers"], strict=True):
-            _check_optimizer(optimizer, part)
+        pairs = zip(trainer.optimizers, record["optimizers"], strict=True)
+        state["optimizers"] = [from_parts(i, *pair, tensors) for i, pair in enumerate(pairs)]
         state["torch_state"] = tensors["torch_state"]
         torch.Generator().set_state(state["torch_state"])  # refuses what is no random state
         trainer.load_state_dict(state | {name: record[name] for name in ("numpy_state", "steps", "history")})
@@ -251,16 +249,6 @@ def _check_summary(summary: Mapping[str, np.ndarray], num_topics: int) -> None:
         raise ValueError(f"its correlations have shape {correlations.shape}, and there are {num_topics} topics")
 
 
-def _check_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Refuses the state of an optimizer that has moved other parameters."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for number, values in state["state"].items():
-        for name, value in values.items():
-            shape = tuple(value.shape) if isinstance(value, Tensor) else ()
-            if shape not in ((), tuple(parameters[number].shape)):
-                raise ValueError(f"{name} of parameter {number} has shape {shape} and not that of the parameter")
-
-
 def _check_continues(folder: Path, record: Mapping[str, Any]) -> None:
     """The checkpoint on the disk is of the same run, at an earlier point or the same."""
     before = read_record(folder)
@@ -296,24 +284,3 @@ def _any_batch(model: PRME) -> Batch:
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _without_tensors(i: int, state: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """An optimizer's state for JSON; its tensors go to `tensors`."""
-    numbers: dict[str, dict[str, Any]] = {}
-    for parameter, values in state["state"].items():
-        numbers[str(parameter)] = {name: value for name, value in values.items() if not isinstance(value, Tensor)}
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                tensors[f"optimizer{i}.{parameter}.{name}"] = value
-    return {"groups": state["param_groups"], "numbers": numbers}
-
-
-def _with_tensors(i: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The state that `_without_tensors` took apart."""
-    values = {int(parameter): dict(numbers) for parameter, numbers in state["numbers"].items()}
-    for key, tensor in _under(f"optimizer{i}.", tensors).items():
-        parameter, name = key.split(".")
-        values[int(parameter)][name] = tensor
-    groups = [group | {"betas": tuple(group["betas"])} for group in state["groups"]]
-    return {"state": values, "param_groups": groups}
