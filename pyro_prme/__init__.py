@@ -11,9 +11,11 @@ from pyro_prme.estimator import PRMETopicModel
 from pyro_prme.guide import ClosedFormGuide, PRMEGuide
 from pyro_prme.inference.build import build
 from pyro_prme.inference.gibbs import Gibbs
+from pyro_prme.models.diln import DILN
 from pyro_prme.models.networks.encoders import BagOfWordsEncoder, TopicEncoder, encoder_of_depth
 from pyro_prme.models.networks.layers import Decoder, decoder_of_depth
-from pyro_prme.models.prme import DILN, HDP, PRME, ShapePRME
+from pyro_prme.models.prme import PRME, ShapePRME
+from pyro_prme.models.topic_model import HDP, TopicModel
 from pyro_prme.plan import Plan
 from pyro_prme.rules import Rule, Run, register
 from pyro_prme.runs.run_folder import load_run, save_run
@@ -42,6 +44,7 @@ __all__ = [
     "ShapePRME",
     "TokenSplit",
     "TopicEncoder",
+    "TopicModel",
     "Trainer",
     "build",
     "decoder_of_depth",

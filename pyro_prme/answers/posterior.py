@@ -22,7 +22,7 @@ from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.counts import refuse_other_things
 from pyro_prme.equations.expectations import expected
 from pyro_prme.guide import ClosedFormGuide
-from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import DirichletTopics, GammaLoadings, Point, Run
 
@@ -52,7 +52,12 @@ class Posterior:
     """
 
     def __init__(
-        self, model: PRME, guide: ClosedFormGuide, *, vocabulary: Iterable[str] | None = None, batch_size: int = 500
+        self,
+        model: TopicModel,
+        guide: ClosedFormGuide,
+        *,
+        vocabulary: Iterable[str] | None = None,
+        batch_size: int = 500,
     ) -> None:
         self.model, self.guide, self.batch_size = model, guide, whole("batch_size", batch_size)
         self.vocabulary = None if vocabulary is None else tuple(str(word) for word in vocabulary)

@@ -23,7 +23,7 @@ from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.guide import PRMEGuide
 from pyro_prme.inference.build import PRESETS, build
-from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.runs.optimizer_state import from_parts, to_parts
 from pyro_prme.runs.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
 from pyro_prme.train import Trainer
@@ -50,7 +50,7 @@ class SavedRun:
         version: of the pyro_prme that wrote it.
     """
 
-    model: PRME
+    model: TopicModel
     guide: PRMEGuide
     settings: Settings
     vocabulary: tuple[str, ...]
@@ -275,7 +275,7 @@ def _fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
     return f"{value:08x}"
 
 
-def _any_batch(model: PRME) -> Batch:
+def _any_batch(model: TopicModel) -> Batch:
     """A few words in two documents: enough to make a plan."""
     rows, words = np.indices((min(2, model.num_documents), min(8, model.vocab_size))).reshape(2, -1)
     shape = (rows.max() + 1, model.vocab_size)
