@@ -64,9 +64,10 @@ def held_out_density(guide: ClosedFormGuide, *data: Any, draws: int = 200, seed:
     .. math:: \frac{1}{B} \sum_n \ln \frac{1}{S} \sum_s
               \frac{p(X_n \mid Z_n^s, \theta^s)\, p(Z_n^s, f_n^s, h_n)}{q(Z_n^s, f_n^s)}
 
-    with draws from q. A point, such as h_n where the network puts it, is no draw, and the density is that of (X_n, h_n).
-    In expectation it is a lower bound too, above that of `held_out_bound` and nearer to the density with every draw;
-    closed forms and gradients are scored alike, where `held_out_bound` of Poisson rows is lower by what its shares cost.
+    with draws from q. A point, such as h_n where the network puts it, is no draw, and the density is that of
+    (X_n, h_n). In expectation it is a lower bound too, above that of `held_out_bound` and nearer to the density with
+    every draw; closed forms and gradients are scored alike, where `held_out_bound` of Poisson rows is lower by what its
+    shares cost.
 
     Args:
         guide, data, seed: see `held_out_bound`.
