@@ -152,6 +152,13 @@ class PoissonFactors(SolvedClaim):
         flat = table.reshape([n for n in table.shape if n != 1] if table.dim() > 2 else table.shape)
         return flat if self.by_column else flat.mT
 
+    def mean_rows(self, columns: Tensor) -> Tensor:
+        """E theta of some columns as shares of each factor's total, (W, K)."""
+        mean = self._by_column(self.natural_log) + 1
+        if not self.normalised:
+            mean = mean / -self._by_column(self.natural_x)
+        return mean[columns] / mean.sum(0)
+
     def totals(self) -> Tensor:
         """The sum over columns of E theta, (K,)."""
         if self.normalised:
