@@ -46,10 +46,11 @@ test-slow: install  ## the tests that take minutes
 soak: install  ## try to break it, for MINUTES=10 from SEED=0; a report in build/soak.json
 	$(BIN)/python -m tests.robustness --minutes $(MINUTES) --seed $(SEED) --report build/soak.json
 
-lint: install  ## ruff (lint and format) and mypy
+lint: install  ## ruff (lint and format), mypy, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 format: install  ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .

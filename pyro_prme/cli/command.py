@@ -15,6 +15,7 @@ from pyro_prme.answers.words_of_topics import RANKINGS
 from pyro_prme.checks import fraction, whole
 from pyro_prme.cli.demo import run_demo
 from pyro_prme.cli.explore import explore, next_commands
+from pyro_prme.cli.pack import pack
 from pyro_prme.cli.plot import plot
 from pyro_prme.cli.show import (
     OneLineErrors,
@@ -296,6 +297,7 @@ def demo(
 
 app.command()(explore)
 app.command()(plot)
+app.command()(pack)
 
 
 def main() -> None:

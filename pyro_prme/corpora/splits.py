@@ -94,7 +94,7 @@ def token_split(corpus: Corpus, observed: float, seed: int) -> TokenSplit:
         held[part] = _shuffled(kept.data[part], num_held[n], rng)
     large = ~ordinary[document]
     held[large] = drawn_counts(kept.data[large], document[large], num_held, rng)
-    names = tuple(corpus.names[n] for n in documents)
+    names = tuple(corpus.names[int(n)] for n in documents)
     parts = [
         Corpus(scipy.sparse.csr_array((data, kept.indices, kept.indptr), shape=kept.shape), corpus.vocabulary, names)
         for data in (kept.data - held, held)

@@ -124,7 +124,7 @@ def page_data(
         all_words=corpus.vocab_size,
         rows=rows,
         all_documents=len(corpus),
-        names=part.names,
+        names=tuple(part.names),
         lengths=np.asarray(part.lengths),
         counts=part.counts[:, words],
         proportions=shares[:, used],

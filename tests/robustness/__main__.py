@@ -18,24 +18,12 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from tests.robustness.trials import Outcome, isolated
+from tests.robustness.trials import Outcome, block, isolated
 
 #: Trials of each module a round. Those that begin no processes of their own are made in one, which may die.
 ROUND = {"fuzzing": 250, "threaded_calls": 30, "kill_trials": 6, "hostile_files": 5, "bad_disks": 8, "shared_folder": 2}
 _ALONE = ("kill_trials", "hostile_files", "bad_disks", "shared_folder", "stream")
 _PACKAGES = ("pyro-prme", "torch", "pyro-ppl", "numpy", "scipy", "numba", "safetensors")
-
-
-def block(module: str, seed: int, first: int, trials: int, folder: Path) -> list[Outcome]:
-    """Some trials of a module, one after the other; whatever a trial raises is a fault."""
-    trial = import_module(f"tests.robustness.{module}").trial
-    outcomes = []
-    for number in range(first, first + trials):
-        try:
-            outcomes.append(trial(seed, number, folder))
-        except Exception as error:
-            outcomes.append(Outcome(f"{module}, number {number}", f"{type(error).__name__}: {error}"))
-    return outcomes
 
 
 def attempt(module: str, seed: int, first: int, trials: int, folder: Path) -> list[Outcome]:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pyro_prme.corpora.readers import load_corpus
 from pyro_prme.runs.run_folder import load_run
 from tests.robustness import bad_disks, fuzzing, hostile_files, kill_trials, shared_folder, stream, toys
-from tests.robustness.__main__ import block
-from tests.robustness.trials import isolated, sentence_fault, spoken
+from tests.robustness.trials import block, isolated, sentence_fault, spoken
 
 
 def faults(outcomes):

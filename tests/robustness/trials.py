@@ -9,13 +9,14 @@ import resource
 import time
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["MIB", "Child", "Outcome", "generator", "isolated", "sentence_fault", "spoken"]
+__all__ = ["MIB", "Child", "Outcome", "block", "generator", "isolated", "sentence_fault", "spoken"]
 
 MIB = 1 << 20
 _ADDRESSES = 12 << 30  # bytes of address space beyond which a child gets a MemoryError
@@ -97,6 +98,18 @@ def isolated(call: Callable[..., Any], *arguments: Any, seconds: float = 120) ->
     process.join()
     taken = time.monotonic() - begin
     return Child(value, error, clean, None if late else process.exitcode, taken, mib)
+
+
+def block(module: str, seed: int, first: int, trials: int, folder: Path) -> list[Outcome]:
+    """Some trials of a module, one after the other; whatever a trial raises is a fault."""
+    trial = import_module(f"tests.robustness.{module}").trial
+    outcomes = []
+    for number in range(first, first + trials):
+        try:
+            outcomes.append(trial(seed, number, folder))
+        except Exception as error:
+            outcomes.append(Outcome(f"{module}, number {number}", f"{type(error).__name__}: {error}"))
+    return outcomes
 
 
 def _call(send: Connection, call: Callable[..., Any], arguments: tuple) -> None:

@@ -40,10 +40,10 @@ class Members(Normal):
         mean, second = self._moments(natural)
         if not self.joint:
             return {"x": mean, "xx": second}
-        rows, squares = self._rows(mean), self._rows(second)
+        rows, squares = self.rows(mean), self.rows(second)
         both = rows.unsqueeze(-1) * rows.unsqueeze(-2)
         both = torch.diagonal_scatter(both, squares, dim1=-2, dim2=-1)
-        return {"x": mean, "xx": self._in_place(both, 2)}
+        return {"x": mean, "xx": self.in_place(both, 2)}
 
     def _moments(self, natural: Natural) -> tuple[Tensor, Tensor]:
         """E z and E z^2 of each member."""
@@ -74,8 +74,8 @@ class Members(Normal):
         matrix = self._matrices(target["xx"])
         coupling = matrix + matrix.mT
         own = matrix.diagonal(dim1=-2, dim2=-1)
-        parts = {name: self._rows(target[name]) for name in self.statistics if name != "xx"}
-        linear, mean = parts["x"].expand(self._rows(start).shape), self._rows(start).clone()
+        parts = {name: self.rows(target[name]) for name in self.statistics if name != "xx"}
+        linear, mean = parts["x"].expand(self.rows(start).shape), self.rows(start).clone()
         current = linear.clone()
         for _ in range(sweeps):
             before = mean.clone()
@@ -87,7 +87,7 @@ class Members(Normal):
             if not bool(((mean - before).abs() > _STILL * mean.abs().amax().clamp(min=1e-30)).any()):
                 break
         found = parts | {"x": current, "xx": own.expand(mean.shape)}
-        return {name: self._in_place(found[name].expand(mean.shape), 1) for name in self.statistics}
+        return {name: self.in_place(found[name].expand(mean.shape), 1) for name in self.statistics}
 
 
 class PositiveMembers(Members):

@@ -81,12 +81,15 @@ function drawSurprises(n, shares) {
   const chance = predicted(shares), tokens = data.lengths[n], entries = entriesOf(n);
   const present = new Set(entries.map((entry) => entry.word));
   const absent = strongest(chance, 60).filter((w) => !present.has(w)).slice(0, 8);
-  const surprise = entries.map(({ word, count }) => ({ word, count, bits: Math.log2(1 / chance[word]) }));
-  surprise.sort((a, b) => b.count * b.bits - b.count * Math.log2(data.W) - (a.count * a.bits - a.count * Math.log2(data.W)));
+  const surprise = entries.map(({ word, count }) => { // how unlikely a Poisson count of the expected size is
+    const expected = tokens * chance[word];
+    return { word, count, much: count > expected ? count * Math.log(count / expected) - (count - expected) : 0 };
+  });
+  surprise.sort((a, b) => b.much - a.much);
   const word = (w, text) => el("li", {}, el("button", { type: "button", class: "row", onclick: () => set({ word: w, tab: "word" }) }, el("span", { class: "value" }, text), el("span", { class: "word" }, data.vocabulary[w])));
   $("surprises").replaceChildren(
     el("section", {}, el("h3", {}, "Predicted, and not there"), el("p", { class: "small" }, "Times that the model would expect it"), el("ol", { class: "list" }, absent.map((w) => word(w, (tokens * chance[w]).toFixed(1))))),
-    el("section", {}, el("h3", {}, "There, and hardly predicted"), el("p", { class: "small" }, "Times there, of times expected"), el("ol", { class: "list" }, surprise.slice(0, 8).map(({ word: w, count }) => word(w, `${count} / ${(tokens * chance[w]).toFixed(1)}`)))),
+    el("section", {}, el("h3", {}, "There more than predicted"), el("p", { class: "small" }, "Times there, of times expected"), el("ol", { class: "list" }, surprise.slice(0, 8).map(({ word: w, count }) => word(w, `${count} / ${(tokens * chance[w]).toFixed(1)}`)))),
   );
 }
 

@@ -1,16 +1,42 @@
 // The map: paint of one topic or two, documents as points, and a marker for the place of the selected document.
 const place = (n) => [data.x[n], data.y[n]];
 const clamped = ([x, y]) => [Math.min(1, Math.max(-1, x)), Math.min(1, Math.max(-1, y))];
+const tops = new Map();
 let size = 0; // CSS pixels of a side
 
 const across = (x) => ((x + 1) / 2) * size;
 const down = (y) => ((1 - y) / 2) * size;
 
-// Strength over the square as shares of its largest value, row by row from the bottom.
+// How surely there are documents near each point of the paintboxes, from 0 to 1: nothing is learned where there are none.
+function known() {
+  if (data.known) return data.known;
+  const { side } = data, width = 2.4, near = new Float32Array(side * side), bin = (v) => Math.round(((v + 1) / 2) * (side - 1));
+  for (let n = 0; n < data.N; n++) {
+    const [x, y] = place(n);
+    if (Math.abs(x) <= 1 && Math.abs(y) <= 1) near[bin(y) * side + bin(x)] += 1;
+  }
+  const kernel = Float32Array.from({ length: 13 }, (_, i) => Math.exp(-0.5 * ((i - 6) / width) ** 2) / (width * 2.5066));
+  const blurred = (from, step, across) => from.map((_, at) => {
+    let sum = 0;
+    for (let i = -6; i <= 6; i++) if (across(at) + i >= 0 && across(at) + i < side) sum += kernel[i + 6] * from[at + i * step];
+    return sum;
+  });
+  const smooth = blurred(blurred(near, 1, (at) => at % side), side, (at) => Math.floor(at / side));
+  const enough = 0.05 * Math.max(1, data.N / 1500);
+  return (data.known = smooth.map((value) => 1 - Math.exp(-value / enough)));
+}
+
+// Strength over the square, row by row from the bottom, as shares of what it is where all but a few documents are.
 function relative(t) {
   const row = data.loadings.subarray(t * data.side ** 2, (t + 1) * data.side ** 2);
-  const most = row.reduce((a, b) => Math.max(a, b));
-  return row.map((value) => value / most);
+  if (!tops.has(t)) {
+    const step = Math.max(1, Math.floor(data.N / 2000)), there = [];
+    for (let n = 0; n < data.N; n += step) there.push(loadingAt(t, ...clamped(place(n))));
+    there.sort((a, b) => a - b);
+    tops.set(t, there[Math.floor(0.995 * (there.length - 1))]);
+  }
+  const sure = known();
+  return row.map((value, at) => sure[at] * Math.min(1, value / tops.get(t)));
 }
 
 function paintInto(context, width, t, other, fine) {
@@ -109,7 +135,12 @@ function drawLegend() {
     }
   }
   parts.push(el("span", {}, "\u25cb a document; its area is its share of the topic"));
-  if (state.word !== null) parts.push(key(palette.second, `holds \u201c${data.vocabulary[state.word]}\u201d`));
+  if (state.word !== null) parts.push(key(palette.second, `ring: holds \u201c${data.vocabulary[state.word]}\u201d`));
+  if (state.document !== null) {
+    const shares = sharesOf(state.document, state.place);
+    const main = strongest(shares, 3).filter((t) => shares[t] > 0.05).map((t) => `${label(t)} ${percent(shares[t])}`);
+    parts.push(el("span", { class: "here" }, key(palette.second, data.documents[state.document]), main.join("; ")));
+  }
   $("legend").replaceChildren(...parts);
 }
 
@@ -147,7 +178,7 @@ function startMap() {
   if (hasPlaces()) startMarker(marker, where);
   view(["topic", "other"], drawPaint);
   view(["topic", "other", "document", "place", "word"], drawRings);
-  view(["topic", "other", "word"], drawLegend);
+  view(["topic", "other", "word", "document", "place", "names"], drawLegend);
   new ResizeObserver(() => {
     if (square.clientWidth === size) return;
     drawPaint();

@@ -40,7 +40,7 @@ function startText() {
   const p = (text) => el("p", {}, text);
   $("about").append(
     p(`The model is ${data.model}. A topic is in use if it is among those that together hold 99% of the tokens.`),
-    hasPlaces() ? p("Every document has a place, h, and the map is the plane in which these places differ most. A topic\u2019s paintbox says how strong it is for a document at each place, before any of its words is seen, as a share of its largest value in the square. Topics that are painted in the same places belong to the same documents: choose a second topic to see both.")
+    hasPlaces() ? p("Every document has a place, h, and the map is the plane in which these places differ most. A topic\u2019s paintbox says how strong it is for a document at each place, before any of its words is seen, as a share of its value where it is strongest for the documents; the paint fades where there are no documents, because nothing was learned there. Topics that are painted in the same places belong to the same documents: choose a second topic to see both.")
       : p("The model has no random function of places, so the map has no paint: documents lie near one another if they have similar topics."),
     p("Words are ranked by probability; by lift, the probability over that in all topics; or by FREX, the harmonic mean of the ranks by frequency and by exclusiveness. The slider weighs the two sides."),
     p("A word of a document is coloured by the topic that most probably wrote it there, the stronger the surer. What is predicted is the document\u2019s shares of the topics times the topics\u2019 words. The model has seen these documents, so that this is not a test of it."),

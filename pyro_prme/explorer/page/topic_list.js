@@ -4,9 +4,9 @@ let rows = [];
 
 // What lights topics up: the document at its place, or else the word.
 function light() {
-  if (state.document !== null && state.tab !== "word") return sharesOf(state.document, state.place);
-  if (state.word !== null) return topicsOfWord(state.word);
-  return null;
+  const looksAt = { document: "document", topics: "document", word: "word" }[state.tab];
+  if (looksAt === "document" && state.document !== null) return sharesOf(state.document, state.place);
+  return looksAt === "word" && state.word !== null ? topicsOfWord(state.word) : null;
 }
 
 function startTopics() {
@@ -29,7 +29,7 @@ function startTopics() {
     event.preventDefault();
     buttons[at + step].focus();
   });
-  view(["sort", "names", "document", "word"], sortTopics);
+  view(["sort", "names", "document", "word", "tab"], sortTopics);
   view(["topic", "other", "document", "place", "word", "tab", "names"], markTopics);
   startNames();
 }
