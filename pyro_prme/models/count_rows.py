@@ -86,7 +86,8 @@ class NegativeBinomialRows(PoissonRows):
         return pyro.sample("r", dist.Gamma(torch.ones(()), 1.0))
 
     def sample_rows(self, Z: Tensor, theta: Tensor, noise: Tensor | None, observed: Tensor | None) -> Tensor:
-        G = pyro.sample("G", dist.Gamma(noise, noise).expand([self.vocab_size]).to_event(1))
+        r = 1.0 if noise is None else noise
+        G = pyro.sample("G", dist.Gamma(r, r).expand([self.vocab_size]).to_event(1))
         return pyro.sample("X", dist.Poisson(G * (Z @ theta).unsqueeze(-2)).to_event(1), obs=observed)
 
 
