@@ -18,7 +18,7 @@ from pyro_prme.inference.starts import prior_factor
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
-__all__ = ["Conjugate", "ConjugateFactors"]
+__all__ = ["Conjugate", "ConjugateFactors", "LocalFactor"]
 
 
 _MOST_SWEEPS = 50  # over the sites of a batch, if nothing else is asked for
