@@ -185,14 +185,16 @@ def test_wrong_links_show_the_start(pages, shape_page):
     assert (state["tab"], state["by"], state["weight"], state["place"]) == ("topic", "frex", 0.5, None)
 
 
-def test_search_finds_words_topics_and_documents_by_keyboard(pages, shape_page):
+def test_search_finds_words_topics_and_documents_by_keyboard(pages, shape_page, shape_fit):
     page = pages.open(shape_page)
     page.keyboard.press("/")
     page.keyboard.type("b3")
     page.keyboard.press("Enter")
     assert page.inner_text("#panel-word h3.big") == "b3"
-    expected = sum(1 for _ in page.query_selector_all("#panel-word .documents li"))
-    assert expected
+    column = shape_fit[1].counts[:, [shape_fit[1].vocabulary.index("b3")]].toarray().ravel()
+    shown = [int(text) for text in page.locator("#panel-word .documents .value").all_inner_texts()]
+    assert shown == sorted(column[column > 0], reverse=True)[:15]
+    assert f"{column.sum()} times in {(column > 0).sum()} documents" in page.inner_text("#panel-word")
     page.keyboard.press("/")
     page.keyboard.type("zzz")
     assert "Nothing" in page.inner_text("#found")
@@ -262,6 +264,18 @@ def test_the_words_of_a_document_are_all_there_and_named_by_topic(pages, shape_p
     absent = page.locator("#surprises section >> nth=0").locator(".word").all_inner_texts()
     assert absent
     assert not set(absent) & set(expected)
+    data = page_data(*shape_fit)
+    shares = data.proportions[4] / data.proportions[4].sum()
+    times = dict(zip(data.vocabulary, data.lengths[4] * (shares @ data.topics), strict=True))
+    values = [float(text) for text in page.locator("#surprises section >> nth=0").locator(".value").all_inner_texts()]
+    np.testing.assert_allclose(values, [times[word] for word in absent], atol=0.15)
+    more = page.locator("#surprises section >> nth=1")
+    for word, value in zip(
+        more.locator(".word").all_inner_texts(), more.locator(".value").all_inner_texts(), strict=True
+    ):
+        there, predicted = map(float, value.split(" / "))
+        assert there == expected[word]
+        assert predicted == pytest.approx(times[word], abs=0.15)
 
 
 def test_large_counts_and_large_vocabularies_are_unpacked(pages, shape_fit, tmp_path):
