@@ -154,6 +154,8 @@ def test_dragging_with_the_pointer_and_the_arrow_keys(pages, shape_page):
     assert place[0] < -0.7
     assert place[1] > 0.7
     assert "Put it back" in page.inner_text("#moved")
+    box = page.locator("#marker").bounding_box()
+    assert (box["x"] + 15, box["y"] + 15) == pytest.approx((square["x"] + 30, square["y"] + 30), abs=2)
     page.focus("#marker")
     page.keyboard.press("Shift+ArrowRight")
     assert page.evaluate("pyroPrme.state.place[0]") == pytest.approx(place[0] + 0.15)
@@ -161,6 +163,22 @@ def test_dragging_with_the_pointer_and_the_arrow_keys(pages, shape_page):
     page.keyboard.press("Escape")
     assert page.evaluate("pyroPrme.state.place") is None
     assert page.inner_text("#shares") == before
+
+
+def test_topics_light_up_by_what_is_selected(pages, shape_page, shape_fit):
+    data = page_data(*shape_fit)
+    page = pages.open(shape_page, "#document=5&tab=document&word=a1")
+    lit = "[...document.querySelectorAll('#topics li')].map((li) => Number(li.querySelector('.lit').style.getPropertyValue('--v')))"
+    np.testing.assert_allclose(page.evaluate(lit), data.proportions[5] / data.proportions[5].sum(), atol=0.01)
+    page.click("#tab-word")
+    mine = data.usage * data.topics[:, data.vocabulary.index("a1")]
+    np.testing.assert_allclose(page.evaluate(lit), mine / mine.sum(), atol=0.03)
+    page.click("#tab-topic")
+    assert page.locator("#topics .lit >> nth=0").is_hidden()
+    page.select_option("#sort", "correlation")
+    shown = page.evaluate("[...document.querySelectorAll('#topics .name')].map((name) => name.textContent)")
+    labels = [", ".join(data.vocabulary[w] for w in data.labels[t][:3]) for t in data.order]
+    assert shown == labels
 
 
 def test_links_lead_back_to_what_was_seen(pages, shape_page):
