@@ -12,13 +12,26 @@ from torch import Tensor, nn
 
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
+from pyro_prme.corpora.rows import RowBatch
 from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.inference.claims import Context, Rule
-from pyro_prme.inference.data import Data
+from pyro_prme.inference.data import Data, Rows
 from pyro_prme.inference.guide import ClosedFormGuide
-from pyro_prme.inference.rules import Conjugate, FirstOf, FromPrior, GaussianFunction, MeanFieldNormal, Point, Topics
+from pyro_prme.inference.plan import Plan
+from pyro_prme.inference.rules import (
+    Conjugate,
+    FirstOf,
+    FromPrior,
+    GaussianFunction,
+    MeanFieldNormal,
+    OneByOne,
+    Point,
+    PoissonSums,
+    Topics,
+)
 from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of_topics
 from pyro_prme.inference.rules.point import FreePoint
+from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_starts import STARTS
@@ -28,6 +41,7 @@ from pyro_prme.models.topic_model import TopicModel
 __all__ = ["Counts", "PRMEGuide"]
 
 _TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
+_ROWS_OF_PLAN = 8
 _CENTRING = 1000  # documents over which f is centred: the error is a thirtieth of f's spread
 _STICK_RATE = 0.05  # of Adam for V on its logit: with the networks' rate it is far from converged after 30 epochs
 
@@ -80,14 +94,16 @@ class PRMEGuide(ClosedFormGuide):
         *,
         topics: Topics | None = None,
         stick_rate: float = _STICK_RATE,
-        candidates: Sequence[Rule] = (Conjugate(), MeanFieldNormal()),
+        candidates: Sequence[Rule] = (PoissonSums(), Conjugate(), OneByOne(), MeanFieldNormal()),
         name: str | None = None,
     ) -> None:
         roles = model.roles
-        offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point()}
+        offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point(), "dispersion": Point()}
         if "embedding" in roles:
             size: Any = model
-            encoder = TopicEncoder(model.num_topics, size.h_dim) if encoder is None else encoder
+            if encoder is None:
+                own = getattr(model, "default_encoder", None)
+                encoder = own() if own is not None else TopicEncoder(model.num_topics, size.h_dim)
             offered["embedding"] = Amortised(encoder)
         offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
         super().__init__(
@@ -97,6 +113,11 @@ class PRMEGuide(ClosedFormGuide):
             defaults={roles[role]: rule for role, rule in offered.items() if role in roles},
             name=name,
         )
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """As `ClosedFormGuide.plan`; of rows it sees a part, so that what belongs to rows is solved for each batch."""
+        small = [a.head(max(1, min(_ROWS_OF_PLAN, a.size - 1))) if isinstance(a, RowBatch) else a for a in args]
+        return super().plan(*small, **kwargs)
 
     @property
     def topics(self) -> TopicFactors:
@@ -123,11 +144,11 @@ class PRMEGuide(ClosedFormGuide):
         start = "kmeans" if start == "default" else start
         if start not in STARTS:
             raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
-        if not hasattr(data, "counts"):
-            raise ValueError("Topics start from counts of words: give the data as Counts or as a Corpus.")
-        counts = sparse.csr_matrix(data.counts)
-        topics = self.topics
-        num_words, num_topics = topics.gamma.shape
+        topics = next((c for c in list(self.claims) if isinstance(c, TopicFactors | PoissonFactors)), None)
+        if topics is None:
+            return  # nothing knows what a centre would be: factors start near their prior
+        counts = _counts_of(data)
+        num_words, num_topics = topics.table_shape
         if counts.shape[1] != num_words:
             raise ValueError(
                 f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus."
@@ -136,7 +157,7 @@ class PRMEGuide(ClosedFormGuide):
         centres, shares = STARTS[start](counts, num_topics, rng)
         weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
         noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
-        topics.set(topics.prior() + torch.as_tensor(weight * centres.T + noise, dtype=topics.gamma.dtype))
+        topics.begin_from(torch.as_tensor(centres), weight, torch.as_tensor(noise.T))
         sticks, places = self._point("sticks"), self._point("places")
         if sticks is not None:
             smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.free.dtype)
@@ -163,6 +184,13 @@ class PRMEGuide(ClosedFormGuide):
         claims: Any = tuple(self.claims)
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
+
+
+def _counts_of(data: Any) -> sparse.csr_matrix:
+    """The counts of data that have some."""
+    if not hasattr(data, "counts") and not isinstance(data, Rows):
+        raise ValueError("Topics start from counts of words: give the data as Counts, as Rows or as a Corpus.")
+    return sparse.csr_matrix(data.values.numpy() if isinstance(data, Rows) else data.counts)
 
 
 def _projection(centres: np.ndarray, like: Tensor, rng: np.random.Generator) -> Tensor:
