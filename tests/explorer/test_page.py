@@ -168,7 +168,7 @@ def test_dragging_with_the_pointer_and_the_arrow_keys(pages, shape_page):
 def test_topics_light_up_by_what_is_selected(pages, shape_page, shape_fit):
     data = page_data(*shape_fit)
     page = pages.open(shape_page, "#document=5&tab=document&word=a1")
-    lit = "[...document.querySelectorAll('#topics li')].map((li) => Number(li.querySelector('.lit').style.getPropertyValue('--v')))"
+    lit = "[...document.querySelectorAll('#topics .lit')].map((lit) => Number(lit.style.getPropertyValue('--v')))"
     np.testing.assert_allclose(page.evaluate(lit), data.proportions[5] / data.proportions[5].sum(), atol=0.01)
     page.click("#tab-word")
     mine = data.usage * data.topics[:, data.vocabulary.index("a1")]
