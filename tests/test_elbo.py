@@ -5,8 +5,10 @@ import pytest
 import torch
 from pyro.infer import SVI, Trace_ELBO
 
-from pyro_prme import HDP, PRME, BagOfWordsEncoder, Batch, ClosedForm_ELBO, PRMEGuide, ShapePRME
+from pyro_prme import HDP, PRME, BagOfWordsEncoder, Batch, ShapePRME
+from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.equations.bounds import NORMALIZERS
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.rules import PointTopics
 from tests.conftest import DOCUMENTS, entries_of, small_model
 

@@ -10,8 +10,9 @@ from pyro.infer import MCMC, NUTS, config_enumerate
 from pyro.infer.autoguide.initialization import init_to_value
 from pyro.ops.stats import split_gelman_rubin
 
-from pyro_prme import PRME, Batch, ClosedFormGuide, Decoder
+from pyro_prme import PRME, Batch, Decoder
 from pyro_prme.equations.sticks import stick_weights
+from pyro_prme.guide import ClosedFormGuide
 
 K, D, N = 2, 6, 5
 CHAINS, WARMUP, SAMPLES = 4, 200, 500

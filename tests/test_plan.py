@@ -9,7 +9,9 @@ import pytest
 import torch
 from pyro import poutine
 
-from pyro_prme import HDP, PRME, ClosedForm_ELBO, ClosedFormGuide, PRMEGuide
+from pyro_prme import HDP, PRME
+from pyro_prme.elbo import ClosedForm_ELBO
+from pyro_prme.guide import ClosedFormGuide, PRMEGuide
 from pyro_prme.models.distributions import TopicAssignment, WordGivenTopic
 from pyro_prme.rules import DirichletTopics, GammaLoadings, MeanFieldNormal, Point
 from tests.conftest import small_model

@@ -2,7 +2,7 @@
 
 import torch
 
-from pyro_prme import HDP, Batch, PRMEGuide
+from pyro_prme import HDP, Batch
 from pyro_prme.equations.bounds import (
     assignment_entropy,
     dirichlet_entropy,
@@ -19,6 +19,7 @@ from pyro_prme.equations.updates import (
     robbins_monro_rate,
     solve_epsilon,
 )
+from pyro_prme.guide import PRMEGuide
 
 B, K, D, E = 3, 4, 6, 11
 

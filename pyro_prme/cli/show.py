@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.corpora.files import printable
-from pyro_prme.runs.fitting import session
+from pyro_prme.inference.session import session
 
 __all__ = ["OneLineErrors", "as_csv", "as_json", "as_table", "csv_cell", "echo", "topic_lines", "topic_rows"]
 

@@ -70,6 +70,8 @@ class Claim(nn.Module):
     slow: tuple[str, ...] = ()
     #: Sites whose densities the claim computes itself, so that the engine leaves them out.
     covered: tuple[str, ...] = ()
+    #: Whether its terms of the bound have one for the logarithm of a sum, see `RunOptions.bound`.
+    bounds_a_sum: bool = False
     #: Which site plays which role in a model of topics, where the claim knows.
     roles: Mapping[str, str] = MappingProxyType({})
 

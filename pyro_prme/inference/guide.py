@@ -24,6 +24,7 @@ from pyro_prme.conjugacy.families import variable_of
 from pyro_prme.conjugacy.program import compile_program
 from pyro_prme.conjugacy.random_tensor import Random, of_variable
 from pyro_prme.conjugacy.tracing import Site, is_deterministic, is_model_site, weight_of
+from pyro_prme.equations.bounds import NORMALIZERS
 from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Rule
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.plan import Plan, make_plan, structure_for
@@ -99,6 +100,11 @@ class ClosedFormGuide(PyroModule):
         return self._planned[0]
 
     @property
+    def is_planned(self) -> bool:
+        """Whether the plan has been made."""
+        return self._planned is not None
+
+    @property
     def roles(self) -> dict[str, str]:
         """Which site plays which role, such as "topics": what the claims know, over what the model itself says."""
         found: dict[str, str] = dict(getattr(self.model, "roles", {}))
@@ -106,6 +112,15 @@ class ClosedFormGuide(PyroModule):
         for claim in reversed(claims):
             found |= claim.roles
         return found
+
+    def bound_name(self, bound: str = "epsilon") -> str:
+        """Which bound the numbers of a run are.
+
+        Args:
+            bound: of the run's options.
+        """
+        claims: list[Any] = list(self.claims)
+        return NORMALIZERS[bound] if any(claim.bounds_a_sum for claim in claims) else "ELBO"
 
     @property
     def structure(self) -> Structure:

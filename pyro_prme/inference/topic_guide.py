@@ -10,6 +10,7 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from pyro_prme.checks import choice
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.equations.sticks import sticks_from_weights
@@ -119,12 +120,10 @@ class PRMEGuide(ClosedFormGuide):
         roots, centred and normalised; V has the clusters' shares as its weights.
         """
         super().begin(data, start, seed)
-        start = "kmeans" if start == "default" else start
-        if start not in STARTS:
-            raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
+        start = choice("start", "kmeans" if start == "default" else start, STARTS)
         if not hasattr(data, "counts"):
             raise ValueError("Topics start from counts of words: give the data as Counts or as a Corpus.")
-        counts = sparse.csr_matrix(data.counts)
+        counts = sound_csr(data.counts)
         topics = self.topics
         num_words, num_topics = topics.gamma.shape
         if counts.shape[1] != num_words:
@@ -149,17 +148,17 @@ class PRMEGuide(ClosedFormGuide):
         model: Any = self.model
         places = self._point("places")
         claims: Any = list(self.claims)
-        network = next((c for c in claims if isinstance(c, NetworkPoint)), None)
-        if places is None or network is None:
+        if places is None or not any(isinstance(c, NetworkPoint) for c in claims):
             return
         with evaluating(self):
             sample = np.unique(np.linspace(0, len(data) - 1, min(len(data), _CENTRING)).astype(int))
             parts = np.array_split(sample, -(-len(sample) // 500))
-            model.recentre((self.embeddings(data.batch(rows)[0], network) for rows in parts), places.value())
+            model.recentre((self.embeddings(data.batch(rows)[0]) for rows in parts), places.value())
 
-    def embeddings(self, batch: Batch, network: NetworkPoint) -> Tensor:
+    def embeddings(self, batch: Batch) -> Tensor:
         """h of each document, shape (B, h_dim), in the guide's current mode."""
         claims: Any = tuple(self.claims)
+        network = next(c for c in claims if isinstance(c, NetworkPoint))
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
 

@@ -79,6 +79,7 @@ class TopicFactors(Claim):
         self.covered = (words, roles["assignment"], roles["topics"])
         self.slow = (roles["topics"],)
         self.normalised = structure.families[roles["loadings"]].title == Gamma.title
+        self.bounds_a_sum = self.normalised
         prior = self._prior_of(structure.trace.nodes[roles["topics"]]["fn"])
         draw = structure.value(roles["topics"]).reshape(prior.shape)
         self.register_buffer("gamma", (prior + 100 * draw).mT.contiguous())
@@ -159,7 +160,13 @@ class TopicFactors(Claim):
         return {name: found}
 
     def read(self, sites: Mapping[str, Site], args: Sequence[Any]) -> Reading:
-        """The documents of a run and E ln theta of their words, for several solutions."""
+        """The documents of a run; where E ln theta of their words is left out, `solve` finds it."""
+        if self.words not in sites:  # no document of the batch has words
+            loadings = sites[self.roles["loadings"]]
+            size, weight = loadings.fn.shape()[0], float(loadings.weight.reshape(-1)[0])
+            nothing = torch.zeros(0, dtype=torch.int64)
+            empty = Batch(torch.arange(size), torch.zeros(size + 1, dtype=torch.int64), nothing, torch.zeros(0))
+            return Reading(empty, weight, None, None)
         words = word_form(site_terms(sites[self.words])[1])
         choice = choice_form(site_terms(sites[self.roles["assignment"]])[1], words)
         batch, weight, place = batch_of(words, choice, sites[self.roles["loadings"]], args)
@@ -268,7 +275,7 @@ class TopicFactors(Claim):
         """What moves whatever decides the loadings; see `Topics.objective` and `Topics.by_mean`."""
         name, program, factors = self.roles["loadings"], run.factors.program, run.factors
         if self.rule.objective == "plain":
-            return program.moving(name, factors.statistics())
+            return program.at(name, factors.statistics())
         held = run.options.held.get(name)
         if not self.rule.by_mean or held is None:
             return self.loadings_term(program, factors, found)
