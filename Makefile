@@ -4,7 +4,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SITE := build/site
 
-.PHONY: help install demo docs tutorials notebooks test test-slow lint format clean
+MINUTES := 10
+SEED := 0
+
+.PHONY: help install demo docs tutorials slides notebooks test test-slow soak lint format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,6 +31,9 @@ docs: install  ## the documentation site, which opens without a server or networ
 tutorials: docs  ## the tutorials as linked pages of the site
 	@echo "The tutorials start at $(SITE)/tutorials/index.html."
 
+slides: install  ## slides from the tutorials, a file each that needs no network (ONLY=01 for one)
+	$(BIN)/python tutorials/slides.py $(ONLY)
+
 notebooks: install  ## run the tutorials at full size and store what they print (ONLY=01 for one)
 	$(BIN)/python tutorials/execute.py $(ONLY)
 
@@ -37,10 +43,14 @@ test: install  ## the tests that take seconds
 test-slow: install  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow --numprocesses=auto
 
-lint: install  ## ruff (lint and format) and mypy
+soak: install  ## try to break it, for MINUTES=10 from SEED=0; a report in build/soak.json
+	$(BIN)/python -m tests.robustness --minutes $(MINUTES) --seed $(SEED) --report build/soak.json
+
+lint: install  ## ruff (lint and format), mypy, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 format: install  ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .

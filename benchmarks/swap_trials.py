@@ -75,8 +75,13 @@ def known(*kinds: Make, num_topics: int, dim: int = 3, **settings: Any) -> Make:
     def sample_theta(self: Any) -> Tensor:
         return pyro.sample("theta", dist.Dirichlet(1e4 * theta + 0.01))
 
-    kind = type("Known", kinds, {"sample_theta": sample_theta})
-    return lambda num: kind(num_topics, 2 * num_topics, num, h_dim=dim, ell_dim=dim, **settings)
+    kind: Any = type("Known", kinds, {"sample_theta": sample_theta})
+    return lambda num: kind(num_topics, 2 * num_topics, num, **sizes(kind, dim), **settings)
+
+
+def sizes(kind: Any, dim: int) -> dict[str, int]:
+    """Lengths of embeddings, for models that have some."""
+    return {"h_dim": dim, "ell_dim": dim} if issubclass(kind, prme.PRME) else {}
 
 
 def equal_sticks(num_topics: int) -> Tensor:
@@ -168,7 +173,7 @@ def topic(kind: Any, scale: float = 0.0, vocab_size: int = WORDS, **settings: An
         extra = {"metadata": metadata} if issubclass(kind, swaps.CovariatePRME) else {}
         if scale:
             extra["decoder"] = linear(scale)
-        model = kind(TOPICS, vocab_size, num, h_dim=3, ell_dim=3, **settings, **extra)
+        model = kind(TOPICS, vocab_size, num, **sizes(kind, 3), **settings, **extra)
         if scale and isinstance(model, swaps.CovariatePRME):
             torch.nn.init.normal_(model.effect)
         return model

@@ -63,9 +63,9 @@ NEGATIVE = factor(swaps.NegativeBinomialPRME, beta=20.0, gamma0=1.0)
 HALF, FOUR = torch.tensor([0.5, 4.0], dtype=torch.float64)
 LEARNED = topic(swaps.HyperPriorPRME, vocab_size=400)
 HDP40 = known(prme.HDP, num_topics=40)
-YOR = known(swaps.PitmanYorPRME, prme.HDP, num_topics=40, discount=0.5)
-YOR_LEARNED = known(swaps.LearnedPitmanYorPRME, prme.HDP, num_topics=40)
-SYMMETRIC = known(swaps.FiniteDirichletPRME, prme.HDP, num_topics=40, alpha=20.0)
+YOR = known(swaps.PitmanYorSticks, prme.HDP, num_topics=40, discount=0.5)
+YOR_LEARNED = known(swaps.LearnedPitmanYorSticks, prme.HDP, num_topics=40)
+SYMMETRIC = known(swaps.FiniteDirichletSticks, prme.HDP, num_topics=40, alpha=20.0)
 FLAT = dist.Gamma(torch.tensor(2.0, dtype=torch.float64), 10.0)  # of mean 0.2
 
 

@@ -19,9 +19,11 @@ from pyro_prme.inference.plan import Plan
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.trainer import Bound, Trainer, TrainOptions
+from pyro_prme.models.diln import DILN
 from pyro_prme.models.networks.encoders import BagOfWordsEncoder, TopicEncoder, encoder_of_depth
 from pyro_prme.models.networks.layers import Decoder, decoder_of_depth
-from pyro_prme.models.prme import DILN, HDP, PRME, ShapePRME
+from pyro_prme.models.prme import PRME, ShapePRME
+from pyro_prme.models.topic_model import HDP, TopicModel
 from pyro_prme.runs.run_folder import load_run, save_run
 
 __version__ = "0.1.0"
@@ -55,6 +57,7 @@ __all__ = [
     "Tensors",
     "TokenSplit",
     "TopicEncoder",
+    "TopicModel",
     "TrainOptions",
     "Trainer",
     "build",

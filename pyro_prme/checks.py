@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _SHOWN = 60  # characters of a wrong value in a message
+_LAYERS = 1000  # most layers of a network
 
 
 def refusal(name: str, value: Any, allowed: str) -> ValueError:
@@ -112,13 +113,13 @@ def flag(name: str, value: Any) -> bool:
 
 
 def widths(name: str, value: Any) -> tuple[int, ...]:
-    """The value as a tuple, if it is a sequence of whole numbers of at least 1, perhaps none."""
+    """The value as a tuple, if it is a sequence of at most 1,000 whole numbers of at least 1, perhaps none."""
     try:
-        if isinstance(value, tuple | list):
+        if isinstance(value, tuple | list) and len(value) <= _LAYERS:
             return tuple(whole(name, width) for width in value)
     except ValueError:
         pass
-    raise refusal(name, value, "a sequence of whole numbers of at least 1, such as (80, 80)")
+    raise refusal(name, value, f"a sequence of at most {_LAYERS} whole numbers of at least 1, such as (80, 80)")
 
 
 def _plain(value: Any) -> Any:

@@ -13,8 +13,10 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor, nn
 
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.models.diln import DILN
 from pyro_prme.models.networks.encoders import TopicEncoder
-from pyro_prme.models.prme import DILN, PRME
+from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.plan import Plan, make_plan
 from pyro_prme.prototype import Prototype, eval_mode
 from pyro_prme.rules import Amortized, GammaLoadings, GaussianFunction, Rule, Run
@@ -156,7 +158,7 @@ class PRMEGuide(ClosedFormGuide):
     """The paper's guide: point masses for ell and V, g for h, closed forms for Z, C and theta.
 
     Args:
-        model: a `PRME` or a subclass.
+        model: a `TopicModel`.
         encoder: the inference network g; default a `TopicEncoder`.
         rules, name: see `ClosedFormGuide`.
         head: see `ClosedFormGuide`; default a `TopicEncoder`.
@@ -165,7 +167,7 @@ class PRMEGuide(ClosedFormGuide):
 
     def __init__(
         self,
-        model: PRME,
+        model: TopicModel,
         encoder: nn.Module | None = None,
         rules: Mapping[str, Rule | None] | None = None,
         *,
@@ -174,8 +176,10 @@ class PRMEGuide(ClosedFormGuide):
         name: str | None = None,
     ) -> None:
         super().__init__(model, rules, head=head or (lambda size: TopicEncoder(model.num_topics, size)), name=name)
-        encoder = TopicEncoder(model.num_topics, model.h_dim) if encoder is None else encoder
-        self._offered = {"h": Amortized(encoder)}
+        if encoder is None and isinstance(model, PRME):
+            encoder = TopicEncoder(model.num_topics, model.h_dim)
+        if encoder is not None:
+            self._offered = {"h": Amortized(encoder)}
         if isinstance(model, DILN):
             self._offered["f"] = GaussianFunction(model)
         self._offered.update(offered or {})

@@ -60,6 +60,7 @@ def entries_of(documents: list[list[int]], num_words: int = 10) -> prme.Batch:
 
 
 def small_model(
-    num_documents: int = 4, num_topics: int = 5, vocab_size: int = 10, kind: type[prme.PRME] = prme.PRME, **kwargs
-) -> prme.PRME:
-    return kind(num_topics, vocab_size, num_documents, h_dim=3, ell_dim=2, **kwargs)
+    num_documents: int = 4, num_topics: int = 5, vocab_size: int = 10, kind: type[prme.TopicModel] = prme.PRME, **kwargs
+) -> prme.TopicModel:
+    sizes = {"h_dim": 3, "ell_dim": 2} if issubclass(kind, prme.PRME) else {}
+    return kind(num_topics, vocab_size, num_documents, **sizes, **kwargs)

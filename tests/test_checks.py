@@ -74,8 +74,8 @@ def test_choices_flags_and_widths():
     wrong(1, "1: it must be True or False", checks.flag)
     assert checks.widths("x", [80, np.int64(3)]) == (80, 3)
     assert checks.widths("x", ()) == ()
-    for bad in (80, "80", (0,), (1.5,), ("a",), None):
-        with pytest.raises(ValueError, match="sequence of whole numbers"):
+    for bad in (80, "80", (0,), (1.5,), ("a",), None, [3] * 1001):
+        with pytest.raises(ValueError, match="sequence of at most 1000 whole numbers"):
             checks.widths("x", bad)
 
 

@@ -32,7 +32,7 @@ from pyro_prme.runs.run_files import read_record, read_tensors
 from pyro_prme.runs.run_folder import settings_of
 from pyro_prme.runs.stopping import Stopped, stop_signals
 
-COMMANDS = ("fit", "topics", "transform", "evaluate", "info", "demo")
+COMMANDS = ("fit", "topics", "transform", "evaluate", "info", "explore", "plot", "demo")
 
 
 def small_corpus(num_documents=40, seed=0):

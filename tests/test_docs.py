@@ -120,7 +120,7 @@ def test_the_api_has_every_public_module_and_name(site: Path, pages: dict[Path, 
 
 @pytest.mark.slow
 def test_equations_of_docstrings_are_equations(site: Path) -> None:
-    text = (site / "api" / "closed_forms.html").read_text(encoding="utf-8")
+    text = (site / "api" / "equations.html").read_text(encoding="utf-8")
     assert text.count('class="math') >= 15
     assert ".. math" not in text
     assert ":math:" not in text

@@ -5,6 +5,7 @@ import io
 import itertools
 import os
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pyro_prme.corpora import splits
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.readers import load_corpus
-from pyro_prme.corpora.splits import TokenSplit
+from pyro_prme.corpora.splits import TokenSplit, drawn_counts
 from pyro_prme.runs.run_files import read_record
 
 
@@ -69,6 +69,14 @@ def test_two_thousand_million_tokens_are_split_in_little_memory() -> None:
     assert corpus.split_tokens(0.9, seed=1).held_out != parts[0].held_out
 
 
+def test_large_documents_leave_the_split_of_the_others_as_it_is() -> None:
+    counts = np.random.default_rng(0).poisson(1.0, (20, 5))
+    with_large = np.vstack([counts[:8], [[10**9] * 5], counts[8:]])
+    ordinary, mixed = (Corpus(x, words(5)).split_tokens(0.5).held_out.counts.toarray() for x in (counts, with_large))
+    large = int(np.flatnonzero(mixed.sum(1) > 10**6)[0])
+    assert (np.delete(mixed, large, axis=0) == ordinary).all()
+
+
 def test_many_documents_of_large_counts_are_split_in_memory_of_their_number() -> None:
     corpus = Corpus(np.full((2000, 2), 900), words(2))  # 3,600,000 tokens
     assert peak(lambda: corpus.split_tokens(0.5)) < 10
@@ -78,10 +86,9 @@ def test_many_documents_of_large_counts_are_split_in_memory_of_their_number() ->
 def test_drawn_counts_have_the_law_of_the_shuffle(counts: tuple, num_held: int) -> None:
     """Multivariate hypergeometric: every outcome as often as its probability says, by a chi-squared test."""
     rng, draws = np.random.default_rng(0), 20_000
-    found: dict[tuple, int] = {}
-    for _ in range(draws):
-        held = tuple(splits._drawn(np.array(counts, np.int32), num_held, rng).tolist())
-        found[held] = found.get(held, 0) + 1
+    document = np.repeat(np.arange(draws), len(counts))
+    drawn = drawn_counts(np.tile(np.array(counts, np.int32), draws), document, np.full(draws, num_held), rng)
+    found = Counter(map(tuple, drawn.reshape(draws, -1).tolist()))
     outcomes = [held for held in itertools.product(*(range(count + 1) for count in counts)) if sum(held) == num_held]
     assert set(found) <= set(outcomes)
     expected = draws * np.array([stats.multivariate_hypergeom.pmf(held, counts, num_held) for held in outcomes])

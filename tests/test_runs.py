@@ -341,7 +341,7 @@ DAMAGES = {
     "cut state": (cut_state, "cannot be read"),
     "wrong shape": (wrong_shape, r"gamma of the guide is \(20, 3\) .* and \(20, 4\)"),
     "missing tensor": (missing_tensor, "V.free of the guide is absent in the file"),
-    "dtype": (lambda f: edit(f, dtype="int8"), "lacks 'int8'"),
+    "dtype": (lambda f: edit(f, dtype="int8"), "dtype is 'int8': it must be one of float32, float64"),
     "short vocabulary": (lambda f: (f / "vocabulary.txt").write_text("a\nb\n"), "has 2 words, not 20"),
     "a pickle": (lambda f: (f / "state-1.safetensors").write_bytes(pickle.dumps([1, 2])), "cannot be read"),
 }

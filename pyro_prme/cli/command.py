@@ -14,8 +14,20 @@ from pyro_prme.answers.scores import npmi_coherence, topic_diversity
 from pyro_prme.answers.words_of_topics import RANKINGS
 from pyro_prme.checks import fraction, whole
 from pyro_prme.cli.demo import run_demo
-from pyro_prme.cli.show import OneLineErrors, as_csv, as_json, as_table, echo, topic_lines, topic_rows
-from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.cli.explore import explore, next_commands
+from pyro_prme.cli.pack import pack
+from pyro_prme.cli.plot import plot
+from pyro_prme.cli.show import (
+    OneLineErrors,
+    as_csv,
+    as_json,
+    as_table,
+    corpus_of_run,
+    echo,
+    print_version,
+    topic_lines,
+    topic_rows,
+)
 from pyro_prme.corpora.files import write_whole
 from pyro_prme.corpora.readers import load_corpus
 from pyro_prme.inference.build import MODELS, PRESETS
@@ -24,13 +36,12 @@ from pyro_prme.runs.fitting import (
     check_options,
     check_paths,
     fit_in_folder,
-    known_words,
     prepared,
     same_settings,
 )
 from pyro_prme.runs.locks import one_writer
 from pyro_prme.runs.run_files import check_new, is_run, need_files, read_record
-from pyro_prme.runs.run_folder import SavedRun, load_run, make_trainer, resume, settings_of, was_fitted_to
+from pyro_prme.runs.run_folder import load_run, make_trainer, resume, settings_of, was_fitted_to
 from pyro_prme.runs.stopping import Stopped, stop_signals
 
 __all__ = ["app", "main"]
@@ -61,6 +72,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Csv = Annotated[
     bool, typer.Option("--csv", help="Print CSV. A text that a spreadsheet might run as a formula gets a ' before it.")
 ]
+
+
+@app.callback()
+def _start(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -136,7 +156,8 @@ def fit(
     last = trainer.history[-1]
     score = f", held-out perplexity {last['perplexity']:.1f}" if "perplexity" in last else ""
     used = f"{posterior.num_topics_used} of {settings['build']['num_topics']} topics in use"
-    echo(f"{out}: {len(trainer.history)} epochs, bound {last['bound']:.6g}{score}, {used}. Next: prme topics {out}")
+    echo(f"{out}: {len(trainer.history)} epochs, bound {last['bound']:.6g}{score}, {used}.")
+    echo(next_commands(out, corpus, vocab))
 
 
 @app.command()
@@ -179,7 +200,7 @@ def transform(
     Example: prme transform run/ new.ldac -o proportions.csv
     """
     saved = load_run(run)
-    documents = _known_words(saved, corpus, vocab)
+    documents = corpus_of_run(saved, corpus, vocab)
     unknown = int((documents.lengths == 0).sum())
     if unknown:
         echo(f"warning: {unknown} of {len(documents)} documents have no known word and get the prior", err=True)
@@ -223,7 +244,7 @@ def evaluate(
     whole("--seed", seed, 0)
     shares = [0.9, 0.5, 0.1] if not observed else [fraction("--observed", share) for share in observed]
     saved = load_run(run)
-    documents = _known_words(saved, corpus, vocab)
+    documents = corpus_of_run(saved, corpus, vocab)
     posterior = saved.posterior
     if was_fitted_to(run, documents.counts, documents.vocabulary):
         echo("warning: the run was fitted to these documents, so that the scores are better than on new ones", err=True)
@@ -274,6 +295,11 @@ def demo(
         raise _stopped(stop, None, "") from None
 
 
+app.command()(explore)
+app.command()(plot)
+app.command()(pack)
+
+
 def main() -> None:
     """Entry point of the ``prme`` command."""
     app(prog_name="prme")
@@ -297,12 +323,3 @@ def _stopped(stop: KeyboardInterrupt, run: Path | None, again: str) -> typer.Exi
     with suppress(OSError):  # the terminal may be gone, and that may be why
         echo(f"{why}; {kept}", err=True)
     return typer.Exit(code)
-
-
-def _known_words(saved: SavedRun, source: str, vocab: Path | None) -> Corpus:
-    """A corpus over the vocabulary of a run; says how many tokens have other words."""
-    corpus, dropped = known_words(saved, source, vocab)
-    if dropped:
-        total = corpus.num_tokens + dropped
-        echo(f"note: {dropped} of {total} tokens are of words that the run does not know", err=True)
-    return corpus

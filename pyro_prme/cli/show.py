@@ -10,17 +10,33 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import typer
 from typer.core import TyperGroup
 
+import pyro_prme
 from pyro_prme.answers.posterior import Posterior
+from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.files import printable
 from pyro_prme.inference.session import session
+from pyro_prme.runs.fitting import known_words
+from pyro_prme.runs.run_folder import SavedRun
 
-__all__ = ["OneLineErrors", "as_csv", "as_json", "as_table", "csv_cell", "echo", "topic_lines", "topic_rows"]
+__all__ = [
+    "OneLineErrors",
+    "as_csv",
+    "as_json",
+    "as_table",
+    "corpus_of_run",
+    "csv_cell",
+    "echo",
+    "print_version",
+    "topic_lines",
+    "topic_rows",
+]
 
 _UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # what `json` leaves as it is
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # what a cell begins with that a spreadsheet may run, and '
@@ -29,6 +45,22 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # what a cell begins wit
 def echo(text: str, *, err: bool = False) -> None:
     """Prints to standard output or error; control characters, which may come from a foreign file, are spelled out."""
     typer.echo(printable(text), err=err)
+
+
+def print_version(asked: bool) -> None:
+    """Prints the version and ends the command, if it was asked for."""
+    if asked:
+        echo(f"prme {pyro_prme.__version__}")
+        raise typer.Exit()
+
+
+def corpus_of_run(saved: SavedRun, source: str, vocab: Path | None) -> Corpus:
+    """A corpus over the vocabulary of a run; says how many tokens have other words."""
+    corpus, dropped = known_words(saved, source, vocab)
+    if dropped:
+        total = corpus.num_tokens + dropped
+        echo(f"note: {dropped} of {total} tokens are of words that the run does not know", err=True)
+    return corpus
 
 
 class OneLineErrors(TyperGroup):

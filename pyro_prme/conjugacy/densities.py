@@ -11,6 +11,7 @@ import torch
 from pyro import distributions as dist
 from torch import distributions as td
 from torch.distributions.utils import clamp_probs
+from torch.nn.functional import logsigmoid
 
 from pyro_prme.conjugacy.operations.indexing import get_item
 from pyro_prme.conjugacy.operations.logarithms import log_sum_exp_bound
@@ -220,8 +221,9 @@ def _multinomial(fn: Any, x: Any) -> Any:
 def _log_odds(fn: Any) -> tuple[Any, Any]:
     """ln p and ln(1 - p)."""
     if "probs" not in vars(fn):
-        logits = lift(fn.logits)
-        raise Refused(logits.variables, f"it enters the logits of a {type(fn).__name__}")
+        if not isinstance(fn.logits, Random):
+            return logsigmoid(fn.logits), logsigmoid(-fn.logits)
+        raise Refused(fn.logits.variables, f"it enters the logits of a {type(fn).__name__}")
     p = _clamped(fn.probs)
     return p.log(), (1 - p).log()
 

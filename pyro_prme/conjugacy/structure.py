@@ -127,7 +127,7 @@ def find_structure(
             fn = trace.nodes[name]["fn"]
             if name in refusals:
                 continue
-            if family_of(fn) is None:
+            if family_of(fn, trace.nodes[name]["infer"]) is None:
                 refusals[name] = (
                     f"its prior is {_prior_name(fn)}, which is not among the exponential families known here"
                 )
@@ -273,7 +273,7 @@ def _interior_run(
     values: dict[str, Any] = _batches(trace)
     for name in chosen:
         fn, value = trace.nodes[name]["fn"], trace.nodes[name]["value"]
-        family = family_of(fn)
+        family = family_of(fn, trace.nodes[name]["infer"])
         if family is not None and not family.discrete:
             values[name] = family.interior_point(value.shape, generator).to(value.dtype)
     return numeric_run(model, args, kwargs, values)

@@ -13,7 +13,7 @@ from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 
-from pyro_prme.conjugacy.families import variable_of
+from pyro_prme.conjugacy.families import FAMILY, variable_of
 from pyro_prme.conjugacy.random_tensor import Random, of_variable
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.variables import Variable
@@ -107,7 +107,7 @@ class _Symbolic(Messenger):
         if name in self.chosen:
             frames = msg["cond_indep_stack"]
             local = [f.dim for f in frames if f.dim is not None and f.size != f.full_size]
-            variable = variable_of(name, msg["fn"], local)
+            variable = variable_of(name, msg["fn"], local, msg["infer"].get(FAMILY))
             if variable is None:
                 raise AnotherForm(
                     f"Site {name} has another prior than before: a model must have the same form each time."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,33 @@ from pyro_prme.corpora.text import count_words, stop_word_set
 if TYPE_CHECKING:
     from pyro_prme.corpora.splits import TokenSplit
 
-__all__ = ["Corpus"]
+__all__ = ["Corpus", "Numbered", "checked_corpus"]
+
+_BLOCK = 1 << 22  # entries counted at a time, so that a mapped corpus does not come into memory as a whole
+
+
+class Numbered(Sequence[str]):
+    """The names "0", "1", ... of documents that have none.
+
+    Args:
+        size: how many.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._range = range(size)
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __getitem__(self, n: Any) -> Any:
+        found = self._range[n]
+        return tuple(map(str, found)) if isinstance(found, range) else str(found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(str.__eq__, self, other))
+
+    def __hash__(self) -> int:
+        return hash(len(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +63,7 @@ class Corpus:
 
     counts: scipy.sparse.csr_array
     vocabulary: tuple[str, ...]
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         vocabulary = tuple(str(word) for word in self.vocabulary)
@@ -144,14 +171,24 @@ class Corpus:
     @cached_property
     def lengths(self) -> np.ndarray:
         """Tokens in each document, shape (N,), read-only."""
-        lengths = np.asarray(self.counts.sum(axis=1, dtype=np.int64))
+        lengths = np.zeros(self.num_documents, np.int64)
+        starts = self.counts.indptr[:-1]
+        used = np.flatnonzero(np.diff(self.counts.indptr))
+        for first in range(0, len(used), _BLOCK):
+            rows = used[first : first + _BLOCK]
+            stop = self.counts.indptr[rows[-1] + 1]
+            begin = starts[rows[0]]
+            lengths[rows] = np.add.reduceat(self.counts.data[begin:stop], starts[rows] - begin, dtype=np.int64)
         lengths.flags.writeable = False
         return lengths
 
     @property
     def document_frequency(self) -> np.ndarray:
         """Documents that hold each word, shape (D,)."""
-        return np.bincount(self.counts.indices, minlength=self.vocab_size)
+        found = np.zeros(self.vocab_size, np.int64)
+        for start in range(0, self.nnz, _BLOCK):
+            found += np.bincount(self.counts.indices[start : start + _BLOCK], minlength=self.vocab_size)
+        return found
 
     def __len__(self) -> int:
         return self.num_documents
@@ -226,9 +263,8 @@ class Corpus:
         max(1, round((1 - observed) n)) are held out. Documents of fewer than two tokens are left out. A short document
         may keep no observed token.
 
-        A document of more than 1,000,000 tokens, or of more than 1,000 for each of its different words, is split by a
-        method with the same law that does not hold its tokens one by one; the split of the documents after it is then
-        another, as equally likely, than that of the shuffle.
+        Documents of more than 1,000,000 tokens, or of more than 1,000 for each of their different words, are split
+        after all others, by a method with the same law that does not hold their tokens one by one.
 
         Args:
             observed: fraction of tokens to keep, between 0 and 1.
@@ -274,6 +310,25 @@ class Corpus:
             raise ValueError(f"none of the {self.vocab_size} words is left: loosen min_df, max_df or the stop words")
         return Corpus(self.counts[:, columns], tuple(self.vocabulary[d] for d in columns), self.names)
 
+    def pack(self, folder: str | Path) -> Corpus:
+        """Writes the corpus as a folder whose counts are mapped into memory when it is opened, and opens it.
+
+        `load_corpus` and every door that takes a path of a corpus open it too; `corpora.packing.pack_corpus` makes one
+        from files that do not fit into memory.
+
+        Args:
+            folder: to be made.
+        """
+        from pyro_prme.corpora.packed import PackedWriter, open_packed
+
+        with PackedWriter(Path(folder)) as writer:
+            rows = max(1, _BLOCK * self.num_documents // max(self.nnz, 1))
+            for start in range(0, self.num_documents, rows):
+                writer.append(self.counts[start : start + rows])
+            numbers = isinstance(self.names, Numbered) or self.names == Numbered(self.num_documents)
+            writer.finish(self.vocabulary, None if numbers else self.names)
+        return open_packed(folder)
+
     def align(self, vocabulary: Sequence[str]) -> tuple[Corpus, int]:
         """The same documents over another vocabulary.
 
@@ -291,3 +346,18 @@ class Corpus:
         counts = scipy.sparse.coo_array((self.counts.data[known], (rows[known], new[known])), shape=shape)
         dropped = int(self.counts.data[~known].sum(dtype=np.int64))
         return Corpus(counts, tuple(vocabulary), self.names), dropped
+
+
+def checked_corpus(counts: scipy.sparse.csr_array, vocabulary: Sequence[str], names: Sequence[str]) -> Corpus:
+    """A corpus of parts that have been checked already, such as mapped arrays, which would otherwise be copied.
+
+    Args:
+        counts: canonical, of int32, without stored zeros, shape (N, D).
+        vocabulary: D different words.
+        names: N names.
+    """
+    counts.has_canonical_format = True
+    corpus = object.__new__(Corpus)
+    for field, value in (("counts", counts), ("vocabulary", tuple(vocabulary)), ("names", names)):
+        object.__setattr__(corpus, field, value)
+    return corpus

@@ -11,8 +11,9 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -23,6 +24,7 @@ __all__ = [
     "first_bad_word",
     "need_path",
     "open_npz",
+    "open_text",
     "printable",
     "read_bytes",
     "read_text_lines",
@@ -77,6 +79,25 @@ def read_bytes(path: Path) -> bytes:
     if not data.strip():
         raise ValueError(f"{path} is empty: it should hold at least one document or word")
     return data
+
+
+@contextlib.contextmanager
+def open_text(path: Path) -> Iterator[BinaryIO]:
+    """A file to read in pieces, unpacked on the way if it is gzip."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ValueError("it is a folder, a pipe or a device, and no file")
+        file = open(path, "rb")  # noqa: SIM115 - closed below
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path") from None
+    with file:
+        packed = path.suffix == ".gz" or file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if packed:
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield unpacked  # type: ignore[misc]
+        else:
+            yield file
 
 
 def _unpacked_limit(packed: int) -> int:

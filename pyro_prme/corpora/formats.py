@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
-__all__ = ["ldac_bytes", "mtx_bytes", "parse_ldac", "parse_mtx", "parse_uci", "uci_bytes"]
+__all__ = ["ldac_bytes", "mtx_bytes", "parse_ldac", "parse_mtx", "parse_uci", "sorted_triples", "uci_bytes"]
 
 _BLOCK = 1 << 23  # bytes of text parsed at a time
 _LARGEST = np.iinfo(np.int32).max
@@ -36,19 +37,20 @@ class _Numbers(NamedTuple):
         return self.first_line + int(np.searchsorted(np.cumsum(self.per_line), number, side="right"))
 
 
-def parse_ldac(text: bytes, where: Path, vocab_size: int | None) -> scipy.sparse.csr_array:
+def parse_ldac(text: bytes, where: Path, vocab_size: int | None, first_line: int = 1) -> scipy.sparse.csr_array:
     """Counts from LDA-C text: a line ``n id:count ... id:count`` with n pairs and ids from 0 for each document.
 
     Args:
         text: content of the file.
         where: its path, for messages.
         vocab_size: number of words; if None, one more than the largest id.
+        first_line: number of the text's first line in the file.
 
     Returns:
         Counts, shape (lines, vocab_size).
     """
     lengths, ids, counts = [], [], []
-    for block in _blocks(text, where, colons=True):
+    for block in _blocks(text, where, first_line=first_line, colons=True):
         first = np.cumsum(block.per_line) - block.per_line
         place = np.arange(block.values.size) - np.repeat(first, block.per_line)  # of each number in its line
         announced = block.values[first]
@@ -82,11 +84,17 @@ def parse_uci(text: bytes, where: Path, vocab_size: int | None) -> scipy.sparse.
     Returns:
         Counts, shape (N, D).
     """
+    sizes, body, line = _uci_head(text, where)
+    return _matrix(sizes, _blocks(body, where, first_line=line), f"{where}, line 3", vocab_size)
+
+
+def _uci_head(text: bytes, where: Path) -> tuple[np.ndarray, bytes, int]:
+    """The three sizes, what follows them, and the number of its first line."""
     head = re.match(rb"[^\n]*\n[^\n]*\n[^\n]*\n?", text)
     header = list(_blocks(head.group(), where)) if head else []
     if head is None or not header or header[0].per_line.tolist() != [1, 1, 1]:
         raise ValueError(f"{where}, line 1: the first three lines must be the numbers of documents, words and entries")
-    return _matrix(header[0].values, _blocks(text[head.end() :], where, first_line=4), f"{where}, line 3", vocab_size)
+    return header[0].values, text[head.end() :], 4
 
 
 def parse_mtx(text: bytes, where: Path, vocab_size: int | None) -> scipy.sparse.csr_array:
@@ -102,6 +110,12 @@ def parse_mtx(text: bytes, where: Path, vocab_size: int | None) -> scipy.sparse.
     Returns:
         Counts, shape (documents, words).
     """
+    sizes, blocks, body, line = _mtx_head(text, where)
+    return _matrix(sizes, blocks(body, where, first_line=line), f"{where}, line {line - 1}", vocab_size)
+
+
+def _mtx_head(text: bytes, where: Path) -> tuple[np.ndarray, Callable[..., Iterator[_Numbers]], bytes, int]:
+    """The three sizes, how the numbers are read, what follows, and the number of its first line."""
     banner = re.match(rb"%%MatrixMarket[ \t]+matrix[ \t]+coordinate[ \t]+(integer|real)[ \t]+general\s*\n", text, re.I)
     if banner is None:
         raise ValueError(
@@ -115,7 +129,7 @@ def parse_mtx(text: bytes, where: Path, vocab_size: int | None) -> scipy.sparse.
     if not sizes or sizes[0].size != 3:
         raise ValueError(f"{where}, line {line}: expected the numbers of documents, words and entries")
     blocks = _blocks if banner.group(1).lower() == b"integer" else _real_block
-    return _matrix(sizes[0], blocks(body, where, first_line=line + 1), f"{where}, line {line}", vocab_size)
+    return sizes[0], blocks, body, line + 1
 
 
 def ldac_bytes(counts: scipy.sparse.csr_array) -> bytes:
@@ -146,26 +160,86 @@ def _matrix(
     sizes: np.ndarray, blocks: Iterator[_Numbers], header: str, vocab_size: int | None
 ) -> scipy.sparse.csr_array:
     """Counts from lines ``document word count`` with ids from 1, held to the sizes announced in the ``header`` line."""
-    num_documents, num_words, num_entries = map(int, sizes)
-    if vocab_size is not None and vocab_size != num_words:
-        raise ValueError(f"{header}: the file has {num_words} words, but its vocabulary has {vocab_size}")
-    _refuse_size(header, "documents", num_documents, num_entries)
-    _refuse_size(header, "words", num_words, vocab_size or 0)
+    num_documents, num_words, num_entries = _checked_sizes(sizes, header, vocab_size)
     entries = [np.empty((0, 3), np.int64)]
-    for block in blocks:
-        _refuse(np.repeat(block.per_line != 3, block.per_line), block, "expected 'document word count'")
-        triples = block.values.reshape(-1, 3)
-        for column, (what, most) in enumerate([("document", num_documents), ("word", num_words)]):
-            ids = triples[:, column]
-            outside = np.zeros(triples.shape, bool)
-            outside[:, column] = ~((ids >= 1) & (ids <= most) & (ids == np.floor(ids)))
-            _refuse(outside.ravel(), block, f"the {what} number is not between 1 and {most}, the header's number")
-        entries.append(triples)
+    entries += [_triples(block, num_documents, num_words) for block in blocks]
     documents, words, counts = np.concatenate(entries).T
     if counts.size != num_entries:
         raise ValueError(f"{header}: {num_entries} entries are announced and {counts.size} follow; is it cut short?")
     places = (documents.astype(np.int64) - 1, words.astype(np.int64) - 1)
     return scipy.sparse.coo_array((counts, places), shape=(num_documents, num_words)).tocsr()
+
+
+def sorted_triples(
+    chunks: Iterable[tuple[bytes, int]], where: Path, vocab_size: int | None, *, real: bool
+) -> Iterator[scipy.sparse.csr_array]:
+    """Counts of UCI or Matrix Market text, some documents at a time, whose entries are in the order of documents.
+
+    Args:
+        chunks: pieces of the text that end with whole lines, each with the number of its first line.
+        where: its path, for messages.
+        vocab_size: number of words, if known, for a check against the header.
+        real: whether it is Matrix Market, which has a banner, comments, and perhaps decimal points.
+    """
+    rest = iter(chunks)
+    text, line = next(rest)
+    if real:
+        sizes, blocks, text, line = _mtx_head(text, where)
+    else:
+        sizes, text, line = _uci_head(text, where)
+        blocks = _blocks
+    header = f"{where}, line {line - 1}"
+    num_documents, num_words, num_entries = _checked_sizes(sizes, header, vocab_size)
+    done, seen = 0, 0  # documents that were given out, and entries
+    kept = np.empty((0, 3))
+    for piece, first in itertools.chain([(text, line)], rest):
+        for block in blocks(piece, where, first_line=first):
+            triples = _triples(block, num_documents, num_words)
+            seen += len(triples)
+            triples = np.concatenate([kept, triples])
+            if (np.diff(triples[:, 0]) < 0).any() or (len(triples) and triples[0, 0] <= done):
+                raise ValueError(
+                    f"{where}: its entries are not in the order of documents, so that it cannot be read in pieces: "
+                    "sort its lines by their first number, or load it whole and call pack on the corpus"
+                )
+            last = triples[-1, 0] if len(triples) else done + 1
+            whole = triples[triples[:, 0] < last]
+            if len(whole):
+                yield _rows_of(whole, done, int(last) - 1 - done, num_words)
+                done = int(last) - 1
+            kept = triples[triples[:, 0] >= last]
+    if seen != num_entries:
+        raise ValueError(f"{header}: {num_entries} entries are announced and {seen} follow; is it cut short?")
+    yield _rows_of(kept, done, num_documents - done, num_words)
+
+
+def _rows_of(triples: np.ndarray, before: int, documents: int, words: int) -> scipy.sparse.csr_array:
+    places = (triples[:, 0].astype(np.int64) - 1 - before, triples[:, 1].astype(np.int64) - 1)
+    if (triples[:, 2] != np.floor(triples[:, 2])).any() or (triples[:, 2] < 0).any():
+        raise ValueError("a count is no whole number of zero or more: counts must be whole numbers")
+    return scipy.sparse.coo_array((triples[:, 2].astype(np.int64), places), shape=(documents, words)).tocsr()
+
+
+def _checked_sizes(sizes: np.ndarray, header: str, vocab_size: int | None) -> tuple[int, int, int]:
+    """Numbers of documents, words and entries that a header announces."""
+    num_documents, num_words, num_entries = map(int, sizes)
+    if vocab_size is not None and vocab_size != num_words:
+        raise ValueError(f"{header}: the file has {num_words} words, but its vocabulary has {vocab_size}")
+    _refuse_size(header, "documents", num_documents, num_entries)
+    _refuse_size(header, "words", num_words, vocab_size or 0)
+    return num_documents, num_words, num_entries
+
+
+def _triples(block: _Numbers, num_documents: int, num_words: int) -> np.ndarray:
+    """Lines ``document word count`` as rows, their ids held to the sizes announced."""
+    _refuse(np.repeat(block.per_line != 3, block.per_line), block, "expected 'document word count'")
+    triples = block.values.reshape(-1, 3)
+    for column, (what, most) in enumerate([("document", num_documents), ("word", num_words)]):
+        ids = triples[:, column]
+        outside = np.zeros(triples.shape, bool)
+        outside[:, column] = ~((ids >= 1) & (ids <= most) & (ids == np.floor(ids)))
+        _refuse(outside.ravel(), block, f"the {what} number is not between 1 and {most}, the header's number")
+    return triples
 
 
 def _blocks(text: bytes, where: Path, *, first_line: int = 1, colons: bool = False) -> Iterator[_Numbers]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,8 +22,17 @@ from pyro_prme.corpora.files import (
     write_whole,
 )
 from pyro_prme.corpora.formats import ldac_bytes, mtx_bytes, parse_ldac, parse_mtx, parse_uci, uci_bytes
+from pyro_prme.corpora.packed import is_packed, open_packed
 
-__all__ = ["NAMES", "load_corpus", "save_corpus"]
+__all__ = [
+    "NAMES",
+    "corpus_files",
+    "document_names",
+    "format_of",
+    "load_corpus",
+    "save_corpus",
+    "vocabulary_beside",
+]
 
 Words = tuple[str, ...]
 _SUFFIXES = {".ldac": "ldac", ".dat": "ldac", ".mtx": "mtx", ".npz": "npz", ".h5ad": "h5ad", ".txt": "lines"}
@@ -46,6 +56,7 @@ def load_corpus(
     ``h5ad``      ``*.h5ad``                   AnnData, if ``anndata`` is installed
     ``lines``     other ``*.txt``              raw text, one document a line; blank lines are skipped
     ``folder``    a folder                     raw text, one document a file; or the one file of counts in it
+    ``packed``    a folder by `prme pack`      a corpus whose counts are mapped into memory
     ============  ===========================  ========================================================
 
     For a file without words of its own, the vocabulary is looked for beside it: for ``train.ldac.gz`` in
@@ -75,7 +86,7 @@ def load_corpus(
         corpus = _aligned(_NAMED[str(source)](), words)
     else:
         path = Path(source)
-        format = _format_of(path) if format is None else format
+        format = format_of(path) if format is None else format
         if format not in _READERS:
             raise ValueError(f"there is no format {format!r}: use one of {', '.join(_READERS)}")
         corpus = _READERS[format](path, words)
@@ -95,7 +106,7 @@ def save_corpus(corpus: Corpus, path: str | Path, *, format: str | None = None) 
         format: as in ``load_corpus``, if the name does not tell.
     """
     path = Path(path)
-    format = _format_of(path) if format is None else format
+    format = format_of(path) if format is None else format
     if format == "npz":
         arrays = counts_arrays(corpus.counts)
         arrays |= {"vocabulary": np.array(corpus.vocabulary), "names": np.array(corpus.names)}
@@ -151,22 +162,36 @@ def _read_lines(path: Path, words: Words | None) -> Corpus:
 
 
 def _read_folder(path: Path, words: Words | None) -> Corpus:
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise ValueError(f"{path} is not a folder: give a folder, or a format that fits the file")
-    files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-    held = [
-        file for file in files if file.parent == path and _format_by_name(file) in ("ldac", "uci", "mtx", "npz", "h5ad")
-    ]
+    files = sorted(file for file in path.rglob("*") if os.path.isfile(file) and not file.name.startswith("."))
+    held = corpus_files(path)
     if len(held) > 1:
         raise ValueError(
             f"{path} holds {len(held)} corpora ({', '.join(file.name for file in held)}): name one of them"
         )
     if held:
-        return _READERS[_format_of(held[0])](held[0], words)
+        return _READERS[format_of(held[0])](held[0], words)
     if not files:
         raise ValueError(f"{path} is an empty folder: it should hold one text file for each document")
     texts = {file.relative_to(path).as_posix(): "\n".join(read_text_lines(file)) for file in files}
     return _aligned(_located(path, lambda: Corpus.from_texts(texts.values(), texts)), words)
+
+
+def corpus_files(folder: Path) -> list[Path]:
+    """The files of counts that lie in a folder."""
+    files = sorted(file for file in folder.iterdir() if os.path.isfile(file) and not file.name.startswith("."))
+    return [file for file in files if _format_by_name(file) in ("ldac", "uci", "mtx", "npz", "h5ad")]
+
+
+def vocabulary_beside(path: Path) -> Words | None:
+    """The vocabulary that lies beside a file of counts."""
+    return _beside(path, "vocab")
+
+
+def document_names(path: Path, documents: int) -> Words | None:
+    """The document names that lie beside a file of counts."""
+    return _beside(path, "documents", lines=documents)
 
 
 def _kjv() -> Corpus:
@@ -202,6 +227,7 @@ _READERS: dict[str, Callable[[Path, Words | None], Corpus]] = {
     "h5ad": _read_h5ad,
     "lines": _read_lines,
     "folder": _read_folder,
+    "packed": lambda path, words: _aligned(open_packed(path), words),
 }
 
 
@@ -220,8 +246,9 @@ def _format_by_name(path: Path) -> str | None:
     return _SUFFIXES.get(Path(name).suffix)
 
 
-def _format_of(path: Path) -> str:
-    format = "folder" if path.is_dir() else _format_by_name(path)
+def format_of(path: Path) -> str:
+    """The format that a path's name tells; a key of the readers."""
+    format = ("packed" if is_packed(path) else "folder") if os.path.isdir(path) else _format_by_name(path)
     if format is None:
         known = ", ".join(_SUFFIXES)
         raise ValueError(f"{path}: the name does not tell the format (known: {known}, docword*.txt); give format=")
@@ -233,7 +260,7 @@ def _beside(path: Path, kind: str, lines: int | None = None) -> Words | None:
     stem = _stem(path)
     for name in dict.fromkeys([f"{stem}.{kind}.txt", f"{stem.replace('docword', kind, 1)}.txt", f"{kind}.txt"]):
         for file in (path.with_name(name), path.with_name(f"{name}.gz")):
-            if file == path or not file.is_file():
+            if file == path or not os.path.isfile(file):
                 continue
             found = read_words(file) if kind == "vocab" else tuple(read_text_lines(file))
             if lines is None or len(found) == lines or name.startswith(stem):

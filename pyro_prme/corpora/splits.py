@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.counts import counts_arrays, counts_from_arrays
 from pyro_prme.corpora.files import compressed_npz, open_npz, read_bytes, write_whole
 
-__all__ = ["ORDINARY_COUNT", "ORDINARY_TOKENS", "TokenSplit", "token_split"]
+__all__ = ["ORDINARY_COUNT", "ORDINARY_TOKENS", "TokenSplit", "drawn_counts", "token_split"]
 
 #: The tokens of larger documents are not shuffled one by one, nor of those with more than `ORDINARY_COUNT` a word.
 ORDINARY_TOKENS = 1_000_000
@@ -69,6 +68,8 @@ class TokenSplit:
         documents = arrays["documents"]
         if documents.shape != (len(corpora[0]),) or documents.dtype.kind not in "iu":
             raise ValueError(f"{path} does not name one row for each of its documents: write the split again")
+        if not corpora[1].lengths.all():
+            raise ValueError(f"{path} has a document of which no word is held out: write the split again")
         return cls(corpora[0], corpora[1], documents)
 
 
@@ -82,14 +83,18 @@ def token_split(corpus: Corpus, observed: float, seed: int) -> TokenSplit:
     held_out_fraction = round(1 - observed, 12)  # 1 - 0.9 is a little less than 0.1, and would round 1.5 down
     rng = np.random.default_rng(seed)
     kept = corpus.counts[documents]
+    entries = np.diff(kept.indptr)
+    document = np.repeat(np.arange(documents.size), entries)  # (nnz,)
+    tokens = corpus.lengths[documents]
+    num_held = np.maximum(1, [round(held_out_fraction * int(length)) for length in tokens])
+    ordinary = tokens <= np.minimum(ORDINARY_TOKENS, ORDINARY_COUNT * entries)
     held = np.zeros_like(kept.data)
-    for start, end in itertools.pairwise(kept.indptr):
-        counts = kept.data[start:end]
-        tokens = int(counts.sum(dtype=np.int64))
-        num_held = max(1, round(held_out_fraction * tokens))
-        ordinary = tokens <= min(ORDINARY_TOKENS, ORDINARY_COUNT * counts.size)
-        held[start:end] = (_shuffled if ordinary else _drawn)(counts, num_held, rng)
-    names = tuple(corpus.names[n] for n in documents)
+    for n in np.flatnonzero(ordinary):
+        part = slice(kept.indptr[n], kept.indptr[n + 1])
+        held[part] = _shuffled(kept.data[part], num_held[n], rng)
+    large = ~ordinary[document]
+    held[large] = drawn_counts(kept.data[large], document[large], num_held, rng)
+    names = tuple(corpus.names[int(n)] for n in documents)
     parts = [
         Corpus(scipy.sparse.csr_array((data, kept.indices, kept.indptr), shape=kept.shape), corpus.vocabulary, names)
         for data in (kept.data - held, held)
@@ -103,19 +108,34 @@ def _shuffled(counts: np.ndarray, num_held: int, rng: np.random.Generator) -> np
     return np.bincount(tokens[:num_held], minlength=counts.size)
 
 
-def _drawn(counts: np.ndarray, num_held: int, rng: np.random.Generator) -> np.ndarray:
-    r"""The same law, multivariate hypergeometric, without unfolding the tokens.
+def drawn_counts(
+    counts: np.ndarray, document: np.ndarray, num_held: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    r"""How often each word is among tokens drawn from its document, without unfolding the tokens.
 
-    Each token is taken with probability num_held / tokens, so binomially by word. Given how many were taken, all sets
-    of that size are equally likely, and they stay so when as many tokens as there are too many are given back, or as
-    many as are missing are taken, each set of them equally likely: about the square root of the tokens.
+    The law is multivariate hypergeometric, that of the first tokens after a shuffle. Each token is taken with
+    probability num_held / tokens, so binomially by word. Given how many were taken, all sets of that size are equally
+    likely, and they stay so when about as many tokens as there are too many are given back, or as are missing are
+    taken, each again with the same probability: and so on, until the numbers are right.
+
+    Args:
+        counts: of the entries, shape (entries,).
+        document: of each entry, shape (entries,).
+        num_held: tokens to draw from each document.
+        rng: where the draws come from.
     """
     counts = counts.astype(np.int64)
-    taken = rng.binomial(counts, num_held / int(counts.sum()))
-    surplus = int(taken.sum()) - num_held
-    pool, sign = (taken, -1) if surplus > 0 else (counts - taken, 1)
-    if surplus:
-        tokens = rng.choice(int(pool.sum()), abs(surplus), replace=False, shuffle=False)
-        words = np.searchsorted(pool.cumsum(), tokens, side="right")
-        taken = taken + sign * np.bincount(words, minlength=counts.size)
-    return taken
+    taken = np.zeros_like(counts)
+    while True:
+        missing = num_held - _sums(taken, document, num_held.size)
+        wrong = missing[document] != 0
+        if not wrong.any():
+            return taken
+        need = missing[document[wrong]]
+        pool = np.where(need > 0, counts[wrong] - taken[wrong], taken[wrong])
+        share = np.abs(need) / _sums(pool, document[wrong], num_held.size)[document[wrong]]
+        taken[wrong] += np.sign(need) * rng.binomial(pool, share)
+
+
+def _sums(values: np.ndarray, document: np.ndarray, documents: int) -> np.ndarray:
+    return np.rint(np.bincount(document, values, documents)).astype(np.int64)

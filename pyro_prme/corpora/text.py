@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 
 import scipy.sparse
 
-__all__ = ["count_words", "stop_word_set"]
+__all__ = ["count_words", "stop_word_set", "words_of"]
 
 
 def count_words(texts: Iterable[str], *, min_letters: int = 3) -> tuple[scipy.sparse.csr_matrix, list[str]]:
@@ -34,10 +35,7 @@ def count_words(texts: Iterable[str], *, min_letters: int = 3) -> tuple[scipy.sp
             raise ValueError(f"text {n} is a {type(document).__name__} and not a string: decode or convert it first")
     if not documents:
         raise ValueError("there are no texts: give at least one document")
-    vectorizer = CountVectorizer(
-        preprocessor=lambda text: unicodedata.normalize("NFC", text.lower()),
-        token_pattern=rf"[^\W\d_]{{{min_letters},}}",
-    )
+    vectorizer = CountVectorizer(analyzer=lambda text: words_of(text, min_letters))
     try:
         counts = vectorizer.fit_transform(documents)
     except ValueError as error:
@@ -47,6 +45,11 @@ def count_words(texts: Iterable[str], *, min_letters: int = 3) -> tuple[scipy.sp
             f"every document is empty: no text has a word of {min_letters} letters or more, so check the texts"
         ) from None
     return counts, list(vectorizer.get_feature_names_out())
+
+
+def words_of(text: str, min_letters: int = 3) -> list[str]:
+    """The words of a text in their order; see `count_words`."""
+    return re.findall(rf"[^\W\d_]{{{min_letters},}}", unicodedata.normalize("NFC", text.lower()))
 
 
 def stop_word_set(stop_words: str | Iterable[str]) -> frozenset[str]:

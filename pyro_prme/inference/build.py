@@ -10,14 +10,16 @@ from torch import nn
 from pyro_prme.checks import all_settings, choice
 from pyro_prme.inference.rules import Topics
 from pyro_prme.inference.topic_guide import PRMEGuide
+from pyro_prme.models.diln import DILN
 from pyro_prme.models.networks.encoders import BagOfWordsEncoder, TopicEncoder
 from pyro_prme.models.networks.layers import Decoder, LinearDecoder
-from pyro_prme.models.prme import DILN, HDP, PRME, ShapePRME
+from pyro_prme.models.prme import PRME, ShapePRME
+from pyro_prme.models.topic_model import HDP, TopicModel
 
 __all__ = ["FORMS", "LOADINGS", "MODELS", "PRESETS", "TOPICS", "build"]
 
 #: The models by the names that the estimator and the command know.
-MODELS: dict[str, type[PRME]] = {"prme": PRME, "hdp": HDP, "diln": DILN}
+MODELS: dict[str, type[TopicModel]] = {"prme": PRME, "hdp": HDP, "diln": DILN}
 
 #: Where PRME has its random function.
 FORMS: dict[str, type[PRME]] = {"shape": ShapePRME, "scale": PRME}
@@ -68,7 +70,7 @@ def build(
     objective: str = "profiled",
     stick_rate: float = 0.05,
     seed: int = 0,
-) -> tuple[PRME, PRMEGuide]:
+) -> tuple[TopicModel, PRMEGuide]:
     """A model and its guide; the seed decides the networks' first weights, and the global random state is left alone.
 
     Args:
@@ -96,12 +98,13 @@ def build(
     all_settings(alpha=alpha, beta=beta, gamma0=gamma0, word_dropout=word_dropout, stick_rate=stick_rate, seed=seed)
     all_settings(encoder_hidden=encoder_hidden, decoder_hidden=decoder_hidden, batch_norm=batch_norm, residual=residual)
     design = {"batch_norm": batch_norm, "residual": residual}
-    decoder: nn.Module | None = None
+    parts: dict[str, Any] = {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if model == "prme":
             sizes = num_topics, embedding_dim, embedding_dim
             decoder = Decoder(*sizes, decoder_hidden, **design) if decoder_hidden else LinearDecoder(*sizes)
+            parts = {"h_dim": embedding_dim, "ell_dim": embedding_dim, "decoder": decoder}
         program = (FORMS[form] if model == "prme" else MODELS[model])(
             num_topics,
             vocab_size,
@@ -109,9 +112,7 @@ def build(
             alpha=alpha,
             beta=beta,
             gamma0=gamma0,
-            h_dim=embedding_dim,
-            ell_dim=embedding_dim,
-            decoder=decoder,
+            **parts,
         )
         network: nn.Module
         if encoder == "topics":

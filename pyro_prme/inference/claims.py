@@ -15,13 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pyro_prme.conjugacy import Structure
+from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import Family
+from pyro_prme.conjugacy.tracing import Site
+from pyro_prme.inference.options import RunOptions
 
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
-__all__ = ["Claim", "Context", "GivenClaim", "OpenClaim", "Refusal", "Rule"]
+__all__ = ["Claim", "Context", "GivenClaim", "OpenClaim", "Refusal", "Rule", "SolvedClaim"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Claim(nn.Module):
     learning_rate: float | None = None
     #: Sites whose terms of the bound do not depend on the batch and take long: a report computes them once.
     slow: tuple[str, ...] = ()
+    #: Of its sites' factors, where that is not the prior's.
+    family: type[Family] | None = None
     #: Sites whose densities the claim computes itself, so that the engine leaves them out.
     covered: tuple[str, ...] = ()
     #: Whether its terms of the bound have one for the logarithm of a sum, see `RunOptions.bound`.
@@ -78,6 +82,9 @@ class Claim(nn.Module):
     def title(self, name: str) -> str:
         """What the plan prints for a site."""
         raise NotImplementedError
+
+    def restart(self, generator: torch.Generator) -> None:
+        """Puts what natural steps move back to a start that the generator decides; nothing, if there is nothing."""
 
     def factor(self, name: str, run: Run) -> Distribution | Tensor:
         """The factor of a site in a run, or a tensor for a point mass."""
@@ -101,6 +108,23 @@ class Claim(nn.Module):
 
     def natural_step(self, rate: float) -> None:
         """Moves natural parameters towards the target of what is pending, and forgets that."""
+
+
+class SolvedClaim(Claim):
+    """Factors of sites that the claim solves itself in each run, given all others."""
+
+    def solve(
+        self, sites: Mapping[str, Site], factors: Factors, options: RunOptions, args: Sequence[Any] = ()
+    ) -> Mapping[str, Any]:
+        """Puts the factors in place, and returns what a later run may hold or start from, by site.
+
+        Args:
+            sites: of the run.
+            factors: of all other sites; those of the claim's own are put there, or functions for their statistics.
+            options: of the run.
+            args: what the model was called with.
+        """
+        raise NotImplementedError
 
 
 class OpenClaim(Claim):

@@ -25,11 +25,12 @@ from pyro_prme.conjugacy.program import compile_program
 from pyro_prme.conjugacy.random_tensor import Random, of_variable
 from pyro_prme.conjugacy.tracing import Site, is_deterministic, is_model_site, weight_of
 from pyro_prme.equations.bounds import NORMALIZERS
-from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Rule
+from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Rule, SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.plan import Plan, make_plan, structure_for
-from pyro_prme.inference.rules import Conjugate, MeanFieldNormal, Topics
+from pyro_prme.inference.rules import Conjugate, MeanFieldNormal, OneByOne, PoissonSums, Topics
 from pyro_prme.inference.rules.conjugate import ConjugateFactors
+from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.rules.topics.gaussian_function import FunctionFactors
 from pyro_prme.inference.run import OpenSite, Run
@@ -39,7 +40,7 @@ from pyro_prme.inference.starts import start_factors
 __all__ = ["RULES", "ClosedFormGuide"]
 
 #: The rules that a guide tries if it is given no others, the most special first.
-RULES: tuple[Rule, ...] = (Topics(), Conjugate(), MeanFieldNormal())
+RULES: tuple[Rule, ...] = (Topics(), PoissonSums(), Conjugate(), OneByOne(), MeanFieldNormal())
 
 _names = (f"closed_form_guide_{i}" for i in itertools.count())
 
@@ -132,6 +133,9 @@ class ClosedFormGuide(PyroModule):
     @torch.no_grad()
     def restart(self, seed: int) -> None:
         """Puts the factors of closed sites back to a start that the seed decides."""
+        claims: list[Any] = list(self.claims)
+        for claim in claims:
+            claim.restart(torch.Generator().manual_seed(seed))
         closed = self._conjugate()
         if closed is None:
             return
@@ -198,8 +202,9 @@ class ClosedFormGuide(PyroModule):
             if isinstance(claim, FunctionFactors):
                 found, options = claim.solve(sites, factors, options, args, topics)
                 local |= found
-        for claim in topics:
-            local |= claim.solve(sites, factors, options, args)
+        for claim in claims:
+            if isinstance(claim, SolvedClaim):
+                local |= claim.solve(sites, factors, options, args)
         return Run(args, kwargs, sites, claims, tracer.open, factors, local, options, tracer.fixed)
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
@@ -245,6 +250,8 @@ class ClosedFormGuide(PyroModule):
             )
         if isinstance(claim, TopicFactors) and name == claim.roles["topics"]:
             return claim.topics_posterior()
+        if isinstance(claim, PoissonFactors) and name == claim.factors:
+            return self.structure.families[name].distribution(claim.natural())
         if not isinstance(claim, ConjugateFactors):
             raise ValueError(
                 f"{name} is found anew for the documents of each run: take its factor from "
@@ -315,8 +322,7 @@ class _Guided(Messenger):
             msg["value"] = posterior if isinstance(posterior, Tensor) else posterior.rsample()
         else:
             local = [frame.dim for frame in msg["cond_indep_stack"] if frame.size != frame.full_size]
-            family = claim.family if isinstance(claim, GivenClaim | FunctionFactors) else None
-            variable = variable_of(name, msg["fn"], local, family)
+            variable = variable_of(name, msg["fn"], local, claim.family)
             kept = getattr(claim, "kept", ())
             if variable is None or (name in kept and local):
                 raise ValueError(

@@ -13,7 +13,7 @@ from torch.distributions import Distribution, kl_divergence
 from pyro_prme.conjugacy import Factors
 from pyro_prme.conjugacy.densities import is_random
 from pyro_prme.conjugacy.tracing import Site
-from pyro_prme.inference.claims import Claim, OpenClaim
+from pyro_prme.inference.claims import Claim, GivenClaim, OpenClaim
 from pyro_prme.inference.options import RunOptions
 
 __all__ = ["OpenSite", "Run"]
@@ -107,6 +107,7 @@ class Run:
         special: dict[str, Tensor] = {}
         for claim in self.claims:
             special |= claim.objective(self)
+        given = {name for claim in self.claims if isinstance(claim, GivenClaim) for name in claim.sites}
         total = torch.zeros(())
         for name in self.sites:
             if name in special:
@@ -114,7 +115,7 @@ class Run:
             elif name in self.open:
                 total = total + self._term(name)
             else:
-                total = total + self.factors.program.moving(name, self.factors.statistics())
+                total = total + self.factors.program.moving(name, self.factors.statistics(), given)
         return total
 
     def factor(self, name: str) -> Distribution | Tensor:

@@ -9,10 +9,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pyro
 import torch
+
+from pyro_prme.models.networks.modes import evaluating
 
 __all__ = ["alone", "default_dtype", "evaluating", "seeded", "session"]
 
@@ -77,17 +78,3 @@ def seeded(seed: int | None) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
-
-
-@contextmanager
-def evaluating(*modules: Any) -> Iterator[None]:
-    """Puts modules into evaluation mode and gives each submodule its own mode back."""
-    parts = [part for module in modules if isinstance(module, torch.nn.Module) for part in module.modules()]
-    training = [part.training for part in parts]
-    for part in parts:
-        part.training = False
-    try:
-        yield
-    finally:
-        for part, mode in zip(parts, training, strict=True):
-            part.training = mode

@@ -24,7 +24,7 @@ from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_starts import STARTS
 from pyro_prme.models.networks.encoders import TopicEncoder
-from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
 
@@ -65,7 +65,7 @@ class PRMEGuide(ClosedFormGuide):
     """The paper's guide: points for ell and V, g for h, closed forms for the rest, found and claimed by their form.
 
     Args:
-        model: a `PRME` or a subclass.
+        model: a `TopicModel`.
         encoder: the inference network g; default a `TopicEncoder`.
         rules: by site, instead of those of the paper.
         topics: how loadings and topics are updated.
@@ -75,7 +75,7 @@ class PRMEGuide(ClosedFormGuide):
 
     def __init__(
         self,
-        model: PRME,
+        model: TopicModel,
         encoder: nn.Module | None = None,
         rules: Mapping[str, Rule | None] | None = None,
         *,
@@ -87,7 +87,8 @@ class PRMEGuide(ClosedFormGuide):
         roles = model.roles
         offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point()}
         if "embedding" in roles:
-            encoder = TopicEncoder(model.num_topics, model.h_dim) if encoder is None else encoder
+            size: Any = model
+            encoder = TopicEncoder(model.num_topics, size.h_dim) if encoder is None else encoder
             offered["embedding"] = Amortised(encoder)
         offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
         super().__init__(

@@ -49,6 +49,7 @@ def local_step(
     tolerance: float = 1e-3,
     start: tuple[Tensor, Tensor] | None = None,
     by_mean: bool = False,
+    normalised: bool = True,
 ) -> LocalStep:
     r"""The fixed point of q(C_n) and q(Z_n) for every document of a batch (eq. update_c, eq. update_z).
 
@@ -63,6 +64,9 @@ def local_step(
     Differs from the paper: epsilon is solved, not recomputed. Given a, it is the only positive root of
     :math:`\sum_k a_k e_k \epsilon / (e_k \epsilon + M) = \sum_k \beta p_k` with :math:`e_k = E e^{-f_k}`.
 
+    Without `normalised` the loadings are not divided by their sum, as under Poisson counts: :math:`M_n / \epsilon_n` is
+    left out of the rate, for which `expected_exp_neg_f` then stands as it is, and epsilon is infinite.
+
     With `by_mean`, :math:`\ln E Z_{nk}` stands in the place of :math:`E \ln Z_{nk}`; the update of Z is the same.
 
     Args:
@@ -75,7 +79,7 @@ def local_step(
         max_sweeps: the most pairs of updates; at least one.
         tolerance: of the stopping test; 0 runs all of `max_sweeps`.
         start: (concentration, rate) of q(Z), each (B, K); otherwise concentration = beta p_k + M_n / K.
-        by_mean: see above.
+        by_mean, normalised: see above.
 
     Returns:
         A :class:`LocalStep`. A document without tokens has q(Z) equal to its prior, epsilon = E sum_k Z_k, no sweep.
@@ -90,7 +94,9 @@ def local_step(
     if elog_theta.device.type != "cpu":
         from pyro_prme.kernels.local_torch import local_step_torch
 
-        return local_step_torch(indptr, word, count, elog_theta, prior, e, max_sweeps, float(tolerance), q_z, by_mean)
+        return local_step_torch(
+            indptr, word, count, elog_theta, prior, e, max_sweeps, float(tolerance), q_z, by_mean, normalised
+        )
 
     concentration, rate = q_z or [elog_theta.new_empty(0, num_topics)] * 2
     shape = (num_documents, num_topics)
@@ -115,6 +121,7 @@ def local_step(
         max_sweeps=max_sweeps,
         tolerance=float(tolerance),
         by_mean=bool(by_mean),
+        normalised=bool(normalised),
         threads=torch.get_num_threads(),
         table=_memory.empty((num_words, num_topics), elog_theta).numpy(),
         result=tuple(x.numpy() for x in result),

@@ -46,6 +46,7 @@ def run(
     max_sweeps: int,
     tolerance: float,
     by_mean: bool,
+    normalised: bool,
     threads: int,
     table: np.ndarray,
     result: tuple[np.ndarray, ...],
@@ -60,7 +61,8 @@ def run(
     loadings, ratio = np.zeros_like(counts), np.empty_like(count)  # phi_m(k) = ratio_m loadings_nk table_mk / c_m
     elog = np.empty((num_documents, num_topics))
     shared = (table, peak, loadings, ratio, elog)
-    corpus, limits = (indptr, word, count), (max_sweeps, tolerance, _SAFE[dtype.name], by_mean)
+    corpus = indptr, word, count
+    limits = max_sweeps, tolerance, _SAFE[dtype.name], by_mean, normalised
     out = (counts, concentration, rate, epsilon, log_normalizer, sweeps)
     pieces = 1 if threads == 1 or len(word) * num_topics < _SMALL else 8 * threads
     share_out(_word_table, pieces, threads, elog_theta, limits[2], table, peak)
@@ -139,7 +141,7 @@ def _log_weights(a, rate, by_mean, out):
 @fast
 def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, log_normalizer, vectors, scratch):
     """All sweeps of one document with tokens: (sweeps, epsilon, ln of the weights' scale); the rest in the arrays."""
-    max_sweeps, tolerance, safe, by_mean = limits
+    max_sweeps, tolerance, safe, by_mean, normalised = limits
     a, rate, elog, n = q_z
     rows, count, normalizer, ratio = entries
     weights, total = vectors
@@ -151,6 +153,8 @@ def _fixed_point(word, table, elog_theta, prior, e, q_z, warm, limits, entries, 
         prior_mass += prior[k]
         flat &= e[k] == e[0]  # then epsilon is known: sum_k a_k = M + sum_k beta p_k
     epsilon = prior_mass / e[0] if flat else 0.0
+    if not normalised:  # nothing divides the loadings by their sum: their rate is known
+        flat, epsilon = True, np.inf
     if not warm:
         for k in range(num_topics):
             a[k] = prior[k] + mass / num_topics

@@ -31,6 +31,7 @@ def local_step_torch(
     tolerance: float,
     start: Sequence[Tensor] = (),
     by_mean: bool = False,
+    normalised: bool = True,
 ) -> LocalStep:
     """Eq. update_c and eq. update_z to the fixed point with sparse matrix products; what is (B, K) is float64 inside.
 
@@ -45,6 +46,7 @@ def local_step_torch(
         tolerance: of the stopping test.
         start: empty, or (concentration, rate), each (B, K).
         by_mean: whether ln E Z forms phi, and not E ln Z.
+        normalised: whether loadings are divided by their sum; if not, epsilon is infinite.
     """
     dtype, (num_words, num_topics), num_documents = elog_theta.dtype, elog_theta.shape, len(indptr) - 1
     document = torch.repeat_interleave(torch.arange(num_documents, device=word.device), indptr.diff())
@@ -58,7 +60,7 @@ def local_step_torch(
     mass = torch.where(empty, 1, mass)[:, None]
 
     a, epsilon = prior + mass / num_topics, torch.zeros_like(mass)
-    epsilon = _epsilon(a, e, prior, mass, epsilon)
+    epsilon = _epsilon(a, e, prior, mass, epsilon) if normalised else torch.full_like(mass, torch.inf)
     rate = e + mass / epsilon
     if start:
         a, rate = (torch.where(empty[:, None], x, y.double()) for x, y in zip((a, rate), start, strict=True))
@@ -76,7 +78,7 @@ def local_step_torch(
             n.index_add_(0, document[some], phi * count[some, None])
         change = (prior + n - a).abs().sum(-1)
         after = torch.where(empty[:, None], a, prior + n)
-        epsilon = _epsilon(after, e, prior, mass, epsilon)
+        epsilon = _epsilon(after, e, prior, mass, epsilon) if normalised else epsilon
         sweeps += active
         active &= ~(change < tolerance * mass[:, 0])
         if not active.any():

@@ -107,12 +107,12 @@ class FeaturePaintbox:
             num_draws = self.num_draws
         u = rng.uniform(size=(*batch_shape(num_draws), whole("num_objects", num_objects), len(self.edges)))
         if self.num_draws is None:
-            Z = self._hit(u)
+            Z = self.hit(u)
         else:
-            Z = np.stack([self.draw(i)._hit(points) for i, points in enumerate(u)])
+            Z = np.stack([self.draw(i).hit(points) for i, points in enumerate(u)])
         return make_embedding("Feature paintbox", Z, rng, num_draws=num_draws, extra={"u": (("object", "axis"), u)})
 
-    def _hit(self, u: np.ndarray) -> np.ndarray:
+    def hit(self, u: np.ndarray) -> np.ndarray:
         """Features that points (..., axis) have, (..., feature), in a single paintbox."""
         cell = tuple(np.searchsorted(e, u[..., i], side="right") - 1 for i, e in enumerate(self.edges))
         return np.moveaxis(self.paint, 0, -1)[cell].astype(np.int8)

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from pyro_prme.equations.expectations import expected_log_rows
 from pyro_prme.kernels import local_step
-from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules.base import Rule, Run
 from pyro_prme.rules.loadings import GammaLoadings, Local
@@ -79,7 +79,7 @@ class GaussianFunction(Rule):
 
     def __init__(
         self,
-        model: PRME,
+        model: TopicModel,
         rounds: int = 4,
         steps: int = 1,
         *,

@@ -31,7 +31,7 @@ def one_writer(folder: Path) -> Iterator[None]:
     if place in _held:
         yield
         return
-    new = not folder.exists()
+    new = not os.path.exists(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from pyro_prme.corpora.files import read_bytes, read_words, write_whole
 from pyro_prme.runs.locks import LOCK, one_writer
+from pyro_prme.runs.record import check_record, from_json
 
 __all__ = [
     "FORMAT",
@@ -39,7 +40,7 @@ FORMAT = 2
 
 def is_run(folder: str | Path) -> bool:
     """Whether the folder holds a checkpoint."""
-    return (Path(folder) / "run.json").is_file()
+    return os.path.isfile(Path(folder) / "run.json")  # which, unlike Path.is_file, raises nothing
 
 
 def check_new(folder: str | Path) -> None:
@@ -47,9 +48,13 @@ def check_new(folder: str | Path) -> None:
     folder = Path(folder)
     if is_run(folder):
         raise ValueError(f"{folder} holds a run already: resume it, or choose another folder.")
-    if folder.exists() and not folder.is_dir():
+    if os.path.exists(folder) and not os.path.isdir(folder):
         raise ValueError(f"{folder} is a file: choose another name for the run's folder.")
-    if folder.is_dir() and any(file not in _ours(folder) for file in folder.iterdir()):
+    try:
+        foreign = os.path.isdir(folder) and any(file not in _ours(folder) for file in folder.iterdir())
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be read ({error.strerror}): check the path.") from None
+    if foreign:
         raise ValueError(f"{folder} exists and is not empty: choose another folder.")
 
 
@@ -65,7 +70,7 @@ def write_checkpoint(
 
 
 def _write(folder: Path, record: Mapping[str, Any], tensors: Mapping[str, Tensor], vocabulary: Sequence[str]) -> None:
-    if (folder / "run.json").is_symlink() or (folder / "vocabulary.txt").is_symlink():
+    if any(os.path.islink(folder / name) for name in ("run.json", "vocabulary.txt")):
         raise ValueError(f"{folder} has links in place of its files: copy the run, and go on with the copy.")
     state = f"state-{1 + max(map(_number, _ours(folder)), default=0)}.safetensors"
     words = "".join(f"{word}\n" for word in vocabulary).encode()
@@ -89,11 +94,13 @@ def _write(folder: Path, record: Mapping[str, Any], tensors: Mapping[str, Tensor
 def read_record(folder: Path) -> dict[str, Any]:
     """The content of ``run.json``, of this format."""
     if not is_run(folder):
-        if not folder.exists():
+        if not os.path.lexists(folder):
             raise ValueError(f"{folder} is no run: there is no such folder.")
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise ValueError(f"{folder} cannot be read (it belongs to somebody else): check the path.")
         raise ValueError(f"{folder} is no run: it has no run.json, which the first checkpoint of a fit writes.")
     with damaged(folder):
-        record = json.loads(read_bytes(folder / "run.json"))
+        record = from_json(read_bytes(folder / "run.json"))
         version = record["format"]
     if version != FORMAT:
         raise ValueError(
@@ -101,6 +108,7 @@ def read_record(folder: Path) -> dict[str, Any]:
             f"{FORMAT}: install the one that wrote it, or fit again."
         )
     with damaged(folder):
+        check_record(record)
         for part in record["settings"].values():  # JSON has no tuples
             part.update({key: tuple(value) for key, value in part.items() if isinstance(value, list)})
     return record
@@ -110,7 +118,7 @@ def need_files(folder: Path, record: Mapping[str, Any]) -> None:
     """Refuses a run of which a file is missing."""
     with damaged(folder):
         for name in (_state_name(record), "vocabulary.txt"):
-            if not (folder / name).is_file():
+            if not os.path.isfile(folder / name):
                 raise ValueError(f"its file {name} is missing")
 
 

@@ -27,7 +27,8 @@ from pyro_prme.inference.session import default_dtype
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.topic_starts import STARTS
 from pyro_prme.inference.trainer import MODES, Trainer, TrainOptions
-from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import TopicModel
+from pyro_prme.runs.optimizer_state import from_parts, to_parts
 from pyro_prme.runs.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
 
 __all__ = ["SavedRun", "load_run", "make_trainer", "resume", "save_run", "settings_of", "was_fitted_to"]
@@ -52,7 +53,7 @@ class SavedRun:
         version: of the pyro_prme that wrote it.
     """
 
-    model: PRME
+    model: TopicModel
     guide: PRMEGuide
     settings: Settings
     vocabulary: tuple[str, ...]
@@ -150,7 +151,7 @@ def save_run(
         "settings": settings,
         "sizes": dict(zip(_SIZES, reversed(counts.shape), strict=True)),
         "corpus": _fingerprint(counts, vocabulary),
-        "optimizers": [_without_tensors(i, part, tensors) for i, part in enumerate(state["optimizers"])],
+        "optimizers": [to_parts(i, part, tensors) for i, part in enumerate(state["optimizers"])],
         "numpy_state": state["numpy_state"],
         "steps": state["steps"],
         "history": state["history"],
@@ -175,8 +176,6 @@ def load_run(folder: str | Path) -> SavedRun:
         summary = {name: tensor.numpy() for name, tensor in _under("summary.", tensors).items()}
         _check_summary(summary, model.num_topics)
         history = [dict(item) for item in record["history"]]
-        if not history:
-            raise ValueError("its history is empty")
         return SavedRun(model, guide, record["settings"], vocabulary, history, summary, str(record["pyro_prme"]))
 
 
@@ -205,9 +204,8 @@ def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[s
         state: dict[str, Any] = {
             part: _checked(module, _under(f"{part}.", tensors), part) for part, module in modules.items()
         }
-        state["optimizers"] = [_with_tensors(i, part, tensors) for i, part in enumerate(record["optimizers"])]
-        for optimizer, part in zip(trainer.optimisers, state["optimizers"], strict=True):
-            _check_optimizer(optimizer, part)
+        pairs = zip(trainer.optimisers, record["optimizers"], strict=True)
+        state["optimizers"] = [from_parts(i, *pair, tensors) for i, pair in enumerate(pairs)]
         state["torch_state"] = tensors["torch_state"]
         torch.Generator().set_state(state["torch_state"])  # refuses what is no random state
         trainer.load_state_dict(state | {name: record[name] for name in ("numpy_state", "steps", "history")})
@@ -258,16 +256,6 @@ def _check_summary(summary: Mapping[str, np.ndarray], num_topics: int) -> None:
         raise ValueError(f"its correlations have shape {correlations.shape}, and there are {num_topics} topics")
 
 
-def _check_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Refuses the state of an optimizer that has moved other parameters."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for number, values in state["state"].items():
-        for name, value in values.items():
-            shape = tuple(value.shape) if isinstance(value, Tensor) else ()
-            if shape not in ((), tuple(parameters[number].shape)):
-                raise ValueError(f"{name} of parameter {number} has shape {shape} and not that of the parameter")
-
-
 def _check_continues(folder: Path, record: Mapping[str, Any]) -> None:
     """The checkpoint on the disk is of the same run, at an earlier point or the same."""
     before = read_record(folder)
@@ -294,7 +282,7 @@ def _fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
     return f"{value:08x}"
 
 
-def _any_batch(model: PRME) -> Batch:
+def _any_batch(model: TopicModel) -> Batch:
     """A few words in two documents: enough to make a plan."""
     rows, words = np.indices((min(2, model.num_documents), min(8, model.vocab_size))).reshape(2, -1)
     shape = (rows.max() + 1, model.vocab_size)
@@ -303,24 +291,3 @@ def _any_batch(model: PRME) -> Batch:
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def _without_tensors(i: int, state: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """An optimizer's state for JSON; its tensors go to `tensors`."""
-    numbers: dict[str, dict[str, Any]] = {}
-    for parameter, values in state["state"].items():
-        numbers[str(parameter)] = {name: value for name, value in values.items() if not isinstance(value, Tensor)}
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                tensors[f"optimizer{i}.{parameter}.{name}"] = value
-    return {"groups": state["param_groups"], "numbers": numbers}
-
-
-def _with_tensors(i: int, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The state that `_without_tensors` took apart."""
-    values = {int(parameter): dict(numbers) for parameter, numbers in state["numbers"].items()}
-    for key, tensor in _under(f"optimizer{i}.", tensors).items():
-        parameter, name = key.split(".")
-        values[int(parameter)][name] = tensor
-    groups = [group | {"betas": tuple(group["betas"])} for group in state["groups"]]
-    return {"state": values, "param_groups": groups}

@@ -1,5 +1,6 @@
 """Other likelihoods and priors for the random function model: each module swaps one part and shows how it is done."""
 
+from pyro_prme.conjugacy.families.half_normal import ModifiedHalfNormal
 from pyro_prme.swaps.binary import BernoulliLoadings, BinaryPRME
 from pyro_prme.swaps.conjugate import ConjugateRule
 from pyro_prme.swaps.factors import FactorModel, Rows
@@ -14,16 +15,17 @@ from pyro_prme.swaps.fitting import (
 from pyro_prme.swaps.gaussian import GammaPrecision, GaussianFactors, GaussianPRME, GaussianRows
 from pyro_prme.swaps.gaussian_loadings import GaussianLoadings
 from pyro_prme.swaps.gaussian_process import GaussianProcessPRME, KernelFunction
-from pyro_prme.swaps.half_normal import ModifiedHalfNormal
-from pyro_prme.swaps.hyper_priors import HyperPriorPRME, HyperPriors, LearnedPitmanYorPRME
+from pyro_prme.swaps.hyper_priors import HyperPriorPRME, HyperPriors, LearnedPitmanYorPRME, LearnedPitmanYorSticks
 from pyro_prme.swaps.negative_binomial import NegativeBinomialPRME
 from pyro_prme.swaps.poisson import GammaFactors, PoissonLoadings, PoissonPRME, PoissonRows, PoissonTopics
 from pyro_prme.swaps.priors import (
     CovariatePRME,
     FiniteDirichletPRME,
+    FiniteDirichletSticks,
     HorseshoePRME,
     LogNormalPRME,
     PitmanYorPRME,
+    PitmanYorSticks,
 )
 from pyro_prme.swaps.simulation import simulate, simulate_corpus
 
@@ -34,6 +36,7 @@ __all__ = [
     "CovariatePRME",
     "FactorModel",
     "FiniteDirichletPRME",
+    "FiniteDirichletSticks",
     "GammaFactors",
     "GammaPrecision",
     "GaussianFactors",
@@ -46,10 +49,12 @@ __all__ = [
     "HyperPriors",
     "KernelFunction",
     "LearnedPitmanYorPRME",
+    "LearnedPitmanYorSticks",
     "LogNormalPRME",
     "ModifiedHalfNormal",
     "NegativeBinomialPRME",
     "PitmanYorPRME",
+    "PitmanYorSticks",
     "PoissonLoadings",
     "PoissonPRME",
     "PoissonRows",

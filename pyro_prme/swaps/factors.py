@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyro
 import torch
 from scipy import sparse
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from torch.distributions import Distribution
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.models.networks.layers import Stack
+from pyro_prme.models.topic_model import Plates
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import REGISTRY, Point, Rule
 from pyro_prme.swaps.guides import GuidedModel
@@ -161,27 +161,19 @@ class FactorModel(GuidedModel):
     it wants another. Sites and shapes are those of `PRME` but for C, which is gone, and X (B, 1 | D).
     """
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Runs the model on rows; returns X, shape (B, 1, D)."""
-        self.check(batch)
-        topics = pyro.plate("topics", self.num_topics, dim=-1)
-        with topics:
-            ell = self.sample_ell()
-        with pyro.plate("sticks", self.num_topics - 1, dim=-1):
-            V = self.sample_V()
-        theta = self.sample_factors(topics)
-        noise = self.sample_noise()
-        with pyro.plate("documents", self.num_documents, subsample=batch.documents, dim=-2):
-            h = self.sample_h(batch)
-            with topics:
-                f = self.sample_f(h, ell)
-                Z = self.sample_Z(V, f)
-            return self.sample_rows(Z, theta, noise, batch)
+    def sample_factors(self, plates: Plates) -> Any:
+        """theta, shape (K, D), and the likelihood's own parameter."""
+        return self.sample_table(plates), self.sample_noise()
 
-    def sample_factors(self, topics: pyro.plate) -> Tensor:
+    def sample_table(self, plates: Plates) -> Tensor:
         """theta, shape (K, D)."""
-        with topics:
-            return self.sample_theta()
+        return super().sample_factors(plates)
+
+    def likelihood(self, Z: Tensor, theta: Any, plates: Plates, batch: Batch) -> Tensor:
+        """X given loadings and factors, shape (B, 1, D)."""
+        theta, noise = theta
+        with plates.documents:
+            return self.sample_rows(Z, theta, noise, batch)
 
     def by_topic(self, theta: Tensor) -> Tensor:
         """The site theta as factors, shape (K, D)."""

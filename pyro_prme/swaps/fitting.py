@@ -16,7 +16,7 @@ from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.splits import TokenSplit
 from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.guide import ClosedFormGuide, converged
-from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import Run
 from pyro_prme.swaps.factors import FactorModel, Rows
@@ -38,10 +38,8 @@ def _model_of(guide: ClosedFormGuide) -> Any:
     """The model of a guide, or one sentence why it is none."""
     if not isinstance(guide, ClosedFormGuide):
         raise ValueError(f"The guide is a {type(guide).__name__}: give a guide, such as that of `model.make_guide()`.")
-    if not isinstance(guide.model, PRME):
-        raise ValueError(
-            f"The guide's model is a {type(guide.model).__name__}: give the guide of a PRME or a subclass."
-        )
+    if not isinstance(guide.model, TopicModel):
+        raise ValueError(f"The guide's model is a {type(guide.model).__name__}: give the guide of a TopicModel.")
     return guide.model
 
 

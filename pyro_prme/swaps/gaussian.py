@@ -12,13 +12,14 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_prme.checks import positive
+from pyro_prme.conjugacy.families.half_normal import ModifiedHalfNormal
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.equations.expectations import expected, expected_log
+from pyro_prme.models.topic_model import Plates
 from pyro_prme.prototype import Draw, Prototype
 from pyro_prme.rules import Point, Rule, Run
 from pyro_prme.swaps.conjugate import ConjugateRule
 from pyro_prme.swaps.factors import RowModel, dense, offer, product_refusal
-from pyro_prme.swaps.half_normal import ModifiedHalfNormal
 
 __all__ = ["GammaPrecision", "GaussianFactors", "GaussianPRME", "GaussianRows", "expected_squares", "loading_moments"]
 
@@ -47,7 +48,7 @@ class GaussianPRME(RowModel):
         positive("theta_scale", theta_scale)
         self.theta_scale = theta_scale
 
-    def sample_factors(self, topics: pyro.plate) -> Tensor:
+    def sample_table(self, plates: Plates) -> Tensor:
         with pyro.plate("columns", self.vocab_size, dim=-1):
             prior = dist.Normal(0.0, self.theta_scale).expand([self.num_topics]).to_event(1)
             return self.by_topic(pyro.sample("theta", prior))

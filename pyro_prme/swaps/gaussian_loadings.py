@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from pyro_prme.conjugacy.families.half_normal import ModifiedHalfNormal
+from pyro_prme.equations.expectations import expected, expected_log
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules import GammaLoadings, Run
 from pyro_prme.swaps.factors import offer
 from pyro_prme.swaps.gaussian import expected_precision, gaussian_refusal
-from pyro_prme.swaps.half_normal import ModifiedHalfNormal
 
 __all__ = ["Field", "GaussianLoadings", "sweep_topics"]
 
@@ -103,3 +104,13 @@ class GaussianLoadings(GammaLoadings):
     @staticmethod
     def _entropy(q: Any) -> Tensor:
         return q.entropy()
+
+
+@expected.register(ModifiedHalfNormal)
+def _(q: ModifiedHalfNormal, value: Tensor) -> Tensor:
+    return q.mean
+
+
+@expected_log.register(ModifiedHalfNormal)
+def _(q: ModifiedHalfNormal, value: Tensor) -> Tensor:
+    return q.expected_log

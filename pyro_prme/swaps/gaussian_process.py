@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pyro_prme.checks import positive
 from pyro_prme.corpora.batch import Batch
-from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import Plates
 from pyro_prme.prototype import Prototype
 from pyro_prme.rules import GaussianFunction, Rule, Run
 from pyro_prme.swaps.guides import GuidedModel
@@ -43,19 +43,12 @@ class GaussianProcessPRME(GuidedModel):
     def __init__(
         self, *args: Any, amplitude: float = 1.0, length_scale: float = 1.0, nugget: float = 1e-2, **kwargs: Any
     ) -> None:
-        for kind in type(self).__mro__:
-            if "sample_h" in vars(kind) and kind is not PRME and not issubclass(kind, GaussianProcessPRME):
-                raise ValueError(
-                    f"{kind.__name__} has a `sample_h` of its own, and a Gaussian process draws f without h: the two "
-                    "do not go together in one model."
-                )
         super().__init__(*args, **kwargs)
         for setting, value in {"amplitude": amplitude, "length_scale": length_scale, "nugget": nugget}.items():
             positive(setting, value)
         self.log_amplitude = nn.Parameter(torch.tensor(float(amplitude)).log())
         self.log_length_scale = nn.Parameter(torch.tensor(float(length_scale)).log())
         self.nugget = nugget
-        self._ell: Tensor | None = None  # of the current run, for sample_h, which PRME calls without it
 
     def default_decoder(self) -> nn.Module:
         return nn.Identity()
@@ -67,33 +60,19 @@ class GaussianProcessPRME(GuidedModel):
         noise = self.nugget * torch.eye(ell.shape[-2], dtype=ell.dtype)
         return (2 * self.log_amplitude - squares / 2).exp() + noise
 
-    def forward(self, batch: Batch) -> Tensor:
-        try:
-            return super().forward(batch)
-        finally:
-            self._ell = None
+    def random_function(self, places: Tensor, plates: Plates, batch: Batch) -> Tensor:
+        """f_n ~ N(0, S), all topics at once, shape (B, K)."""
+        with plates.documents:
+            return self.sample_process(places).squeeze(-2)
 
-    def sample_ell(self) -> Tensor:
-        self._ell = super().sample_ell()
-        return self._ell
-
-    def sample_h(self, batch: Batch) -> Tensor:
-        """f_n ~ N(0, S), all topics at once, shape (B, 1, K): drawn here, outside the plate of topics."""
-        if self._ell is None:
-            raise ValueError(
-                "GaussianProcessPRME has not seen ell: give it before a class with a `sample_ell` of its own, as in "
-                "`class Model(GaussianProcessPRME, HorseshoePRME)`."
-            )
-        S = self.covariance(self._ell)
+    def sample_process(self, ell: Tensor) -> Tensor:
+        """f_n ~ N(0, S), shape (B, 1, K)."""
+        S = self.covariance(ell)
         if not bool(torch.isfinite(S).all()):
             raise ValueError(
                 "The covariance of f is not finite: the fit has diverged; start again with a smaller learning rate."
             )
         return pyro.sample("f", dist.MultivariateNormal(S.new_zeros(self.num_topics), S))
-
-    def sample_f(self, h: Tensor, ell: Tensor) -> Tensor:
-        """The same f, shape (B, K)."""
-        return h.squeeze(-2)
 
     def offered_rules(self) -> dict[str, Rule]:
         return {**super().offered_rules(), "f": KernelFunction(self)}

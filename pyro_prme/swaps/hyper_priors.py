@@ -13,11 +13,12 @@ from torch import Tensor
 
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.rules import Point
 from pyro_prme.swaps.factors import offer
-from pyro_prme.swaps.priors import PitmanYorPRME
+from pyro_prme.swaps.priors import PitmanYorSticks
 
-__all__ = ["HyperPriorPRME", "HyperPriors", "LearnedPitmanYorPRME"]
+__all__ = ["HyperPriorPRME", "HyperPriors", "LearnedPitmanYorPRME", "LearnedPitmanYorSticks"]
 
 _SIZES = ("num_topics", "vocab_size", "num_documents", "h_dim", "ell_dim")
 
@@ -25,7 +26,7 @@ for _name in ("alpha", "beta", "gamma0", "discount"):
     offer(_name)(Point)
 
 
-class HyperPriors(PRME):
+class HyperPriors(TopicModel):
     """Mix-in that turns numbers of a model into sites: give it first, as in `class Learned(HyperPriors, HDP)`.
 
     A run of the model draws each of them and puts it in the number's place; everything else is the model's own. The
@@ -97,7 +98,7 @@ class HyperPriorPRME(HyperPriors, PRME):
         super().__init__(*args, priors=default if priors is None else priors, **kwargs)
 
 
-class LearnedPitmanYorPRME(HyperPriors, PitmanYorPRME):
+class LearnedPitmanYorSticks(HyperPriors, PitmanYorSticks):
     r"""Pitman-Yor sticks with their discount and concentration learned.
 
     .. math:: d \sim \mathrm{Beta}(1, 1), \quad \alpha \sim \mathrm{Gamma}(2, 1), \quad
@@ -108,9 +109,13 @@ class LearnedPitmanYorPRME(HyperPriors, PitmanYorPRME):
 
     Args:
         priors: see `HyperPriors`.
-        args, kwargs: see `PitmanYorPRME`.
+        args, kwargs: see `PitmanYorSticks`.
     """
 
     def __init__(self, *args: Any, priors: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         default = {"discount": dist.Beta(torch.tensor(1.0), 1.0), "alpha": _gamma(2.0)}
         super().__init__(*args, priors=default if priors is None else priors, **kwargs)
+
+
+class LearnedPitmanYorPRME(LearnedPitmanYorSticks, PRME):
+    """PRME with sticks of a Pitman-Yor process whose discount and concentration are learned."""

@@ -12,20 +12,23 @@ from torch import Tensor, nn
 
 from pyro_prme.checks import number, positive
 from pyro_prme.corpora.batch import Batch
-from pyro_prme.models.prme import HDP, PRME
+from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.swaps.guides import GuidedModel
 
 __all__ = [
     "CovariateEncoder",
     "CovariatePRME",
     "FiniteDirichletPRME",
+    "FiniteDirichletSticks",
     "HorseshoePRME",
     "LogNormalPRME",
     "PitmanYorPRME",
+    "PitmanYorSticks",
 ]
 
 
-class PitmanYorPRME(PRME):
+class PitmanYorSticks(TopicModel):
     r"""Weights with a power law: sticks of a Pitman-Yor process in place of the paper's eq. topic_model_z.
 
     .. math:: V_k \sim \mathrm{Beta}(1 - d, \alpha + k d)
@@ -36,7 +39,7 @@ class PitmanYorPRME(PRME):
 
     Args:
         discount: d, at least 0 and below 1; 0 is the paper's prior.
-        args, kwargs: see `PRME`.
+        args, kwargs: see `TopicModel`.
     """
 
     discount: float | Tensor
@@ -51,7 +54,11 @@ class PitmanYorPRME(PRME):
         return pyro.sample("V", dist.Beta(1 - self.discount, self.alpha + k * self.discount))
 
 
-class FiniteDirichletPRME(PRME):
+class PitmanYorPRME(PitmanYorSticks, PRME):
+    """PRME with sticks of a Pitman-Yor process."""
+
+
+class FiniteDirichletSticks(TopicModel):
     r"""A finite model: p ~ Dir(alpha / K, ..., alpha / K), written by its sticks.
 
     .. math:: V_k \sim \mathrm{Beta}(\alpha / K, \alpha (1 - k / K))
@@ -63,6 +70,10 @@ class FiniteDirichletPRME(PRME):
         k = torch.arange(1.0, self.num_topics)
         share = self.alpha / self.num_topics
         return pyro.sample("V", dist.Beta(share, self.alpha - k * share))
+
+
+class FiniteDirichletPRME(FiniteDirichletSticks, PRME):
+    """PRME with weights from a finite Dirichlet distribution."""
 
 
 class LogNormalPRME(PRME):
@@ -132,8 +143,6 @@ class CovariatePRME(GuidedModel):
 
     def __init__(self, *args: Any, metadata: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if isinstance(self, HDP):
-            raise ValueError("HDP and DILN have no h that metadata could shift: take another model.")
         x = _table(metadata)
         if x.dim() != 2 or len(x) != self.num_documents or not x.shape[1]:
             raise ValueError(

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from pyro_prme.corpora.batch import Batch
-from pyro_prme.models.prme import PRME
+from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.prototype import eval_mode
 from pyro_prme.swaps.factors import FactorModel
 
@@ -42,12 +42,12 @@ def simulate(model: FactorModel, num_rows: int, seed: int = 0, **given: Any) -> 
 
 @torch.no_grad()
 def simulate_corpus(
-    model: PRME, lengths: Sequence[int], seed: int = 0, **given: Any
+    model: TopicModel, lengths: Sequence[int], seed: int = 0, **given: Any
 ) -> tuple[sparse.csr_matrix, dict[str, Tensor]]:
     """Draws documents of given lengths from a topic model.
 
     Args:
-        model: a `PRME` or a subclass that draws words.
+        model: a `TopicModel` that draws words.
         lengths: tokens of each document.
         seed, given: see `simulate`.
 

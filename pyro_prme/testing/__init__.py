@@ -1,7 +1,7 @@
-"""Tells whether a rule of one's own is right. Use it when you have written a `Rule` and before you trust its numbers.
+"""Tells whether an update of one's own is right. Use it when you have written a `Rule`, or the formula of one factor.
 
-A rule is right when its posterior maximises the bound given the others, its term is what draws say it is, and its
-terms and statistics on batches average to those of the whole. `check_rule` looks at all three.
+The optimal factor of a site given the others is the derivative of the expected log joint, which is found from the model
+itself and checked against its density. `check_rule` compares yours with it.
 """
 
 from pyro_prme.testing.check import check_rule

@@ -1,214 +1,209 @@
-"""`check_rule`: the three checks of a rule, and two of them, draws and subsampling; the third is in `_stationary`."""
+"""`check_rule`: an update written by hand against the derivative of the expected log joint, which the engine finds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 import torch
-from pyro.distributions import Delta
+from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.corpora.batch import Batch
-from pyro_prme.elbo import ClosedForm_ELBO
-from pyro_prme.equations.expectations import natural_parameters
-from pyro_prme.guide import ClosedFormGuide
-from pyro_prme.models.distributions import WordMajorPoint
-from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import Rule, Run
-from pyro_prme.testing._copies import copied, stepped
-from pyro_prme.testing._double import in_double
-from pyro_prme.testing._draws import sampled_term
-from pyro_prme.testing._parameters import base_of
-from pyro_prme.testing._stationary import check_stationary
+from pyro_prme.conjugacy import Ascent, Structure, find_structure
+from pyro_prme.guide import ClosedFormGuide as GuideOfRules
+from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Refusal, Rule
+from pyro_prme.inference.guide import RULES, ClosedFormGuide
+from pyro_prme.inference.rules.topics.claim import TopicFactors
+from pyro_prme.inference.rules.topics.rule import difference_from_engine
+from pyro_prme.inference.run import Run
+from pyro_prme.inference.session import evaluating, seeded
+from pyro_prme.testing._in_guide import check_in_guide
 from pyro_prme.testing.report import Check, RuleError, RuleReport
 
 __all__ = ["check_rule"]
 
+_POINTS = 8  # at which two factors are compared
+_PLACES = 3  # factors of the other sites that the update is looked at under
+_ALLOWED = {torch.float64: 1e-8, torch.float32: 1e-3}
+
+Formula = Callable[[Mapping[str, Distribution]], Distribution]
+
 
 def check_rule(
-    guide: ClosedFormGuide,
+    rule: Rule | Formula | Any,
     *args: Any,
-    site: str,
-    parts: Sequence[tuple[Any, ...]] | None = None,
-    below: bool = False,
-    particles: int = 300,
-    tolerance: float = 1e-5,
+    site: str | None = None,
+    tolerance: float | None = None,
     seed: int = 0,
+    **kwargs: Any,
 ) -> RuleReport:
-    r"""Checks the rule of one site: stationary, its term against draws, subsampling without bias.
+    r"""Compares an update of your own with :math:`\partial F / \partial \mu`, at several factors of the other sites.
 
-    * Stationary: with everything else held, the gradient of the bound in the posterior's parameters vanishes and small
-      moves do not raise the bound. A rule with natural steps is looked at after one of rate 1. Rules that are
-      moved by gradients, and q = p, are left out: they make no such claim. Where terms of the bound read a drawn value
-      of the site, as that of an observed child without a rule of its own does, the slope of the bound is taken over
-      draws and must be zero within four standard errors; where it is too noisy to tell, that is said. Profiled
-      terms (`objective="profiled"`) are read in their plain form here; a term of one's own that does not read
-      `run.posterior(site)` shows nothing.
-    * Particles: the rule's term and the whole bound against the mean over draws from the guide of
-      ln p - ln q, within four standard errors. Point masses are left out on both sides. A rule with natural steps is
-      looked at half a step on, where it is neither the prior nor the optimum.
-    * Subsampling: the size-weighted mean of the rule's term over parts of the data equals that of the whole, and so do
-      the natural parameters after a natural step of rate 1.
+    .. code-block:: python
 
-    All is done on copies in float64, whatever the model's and the default type, and in evaluation mode: the guide is
-    left as it was, and so are the param store and the random state. A rule can be checked alone, before the sites
-    that depend on its own have rules.
+        def tau(q):  # the optimal factor of tau given those of the others
+            square = (x - q["mu"].mean) ** 2 + q["mu"].variance
+            return dist.Gamma(1.0 + len(x) / 2, 1.0 + square.sum() / 2)
+
+        print(check_rule(tau, model, x, site="tau"))
+
+    The engine's update is the gradient of the expected log joint, which is checked against the model's own density;
+    so one that differs from it is wrong. Call the model on a batch, with a subsampled plate, and the share of the batch
+    is checked as well.
 
     Args:
-        guide: holds the rule.
-        args: what the model is called with.
-        site: whose rule to check.
-        parts: arguments for parts of the data of equal size that together are `args`; documents of a `Batch` are split
-            in two by default, and without either this check is left out.
-        below: the rules bound the likelihood, so that the bound may lie below what draws say, and must not lie above.
-        particles: number of draws; for the slope at least 200.
-        tolerance: relative size of the gradient that counts as zero.
-        seed: of the draws.
+        rule: a function from the factors of the other sites to that of the site, or a `Rule` of a guide.
+        args, kwargs: the model, and what it is called with.
+        site: whose update it is; for a rule, the first that it claims if nothing is said.
+        tolerance: relative difference of log densities that counts as none; for float64 1e-8 if not given.
+        seed: of the factors and points at which it is looked at.
 
     Returns:
         What was looked at.
 
     Raises:
-        RuleError: the rule is wrong, with the first reason.
+        RuleError: the rule refuses the model, or is wrong, with the reason.
     """
-    guide.plan(*args)
-    if site not in guide.rules:
-        raise RuleError(f"Site {site} has no rule: the plan has {', '.join(guide.rules)}.")
-    report = RuleReport(site, type(guide.rule(site)).__name__)
-    with torch.random.fork_rng(devices=[]), in_double(guide, args, parts) as copies:
-        guide, args, parts = copies
-        torch.manual_seed(seed)
-        with eval_mode(guide.model, guide):
-            _check_form(guide, args, site)
-            report.checks.append(check_stationary(guide, args, site, tolerance, particles))
-            report.checks.append(_particles(guide, args, site, below, particles))
-            report.checks.append(_subsampling(guide, args, site, parts))
+    if isinstance(rule, GuideOfRules):
+        return check_in_guide(rule, *args, site=str(site), seed=seed, **kwargs)
+    if not args or not callable(args[0]):
+        raise ValueError("Give check_rule the rule, the model, and what the model is called with.")
+    model, *rest = args
+    allowed = _ALLOWED.get(torch.get_default_dtype(), 1e-3) if tolerance is None else tolerance
+    with evaluating(model), torch.no_grad():
+        structure = find_structure(model, tuple(rest), kwargs)
+        with seeded(seed):
+            if isinstance(rule, Rule):
+                return _check_claims(rule, structure, site, allowed)
+            return _check_formula(rule, structure, site, allowed)
+
+
+def _family_of(structure: Structure, site: str | None) -> str:
+    """The site, which must have a closed form to be compared with."""
+    if site is None:
+        raise ValueError("Name the site whose update the function is, as in site='tau'.")
+    if site not in structure.closed:
+        why = structure.refusals.get(site, "it is not a latent site of the model")
+        raise RuleError(f"The engine has no update of {site} to compare with: {why}.")
+    return site
+
+
+def _check_formula(formula: Formula, structure: Structure, site: str | None, allowed: float) -> RuleReport:
+    name, ascent = _family_of(structure, site), Ascent(structure)
+    report = RuleReport(name, getattr(formula, "__name__", type(formula).__name__))
+    fixed = {other: dist.Delta(structure.value(other)) for other in structure.open}
+    worst = 0.0
+    for _ in range(_PLACES):
+        others = {other: ascent.posterior(other) for other in structure.closed if other != name}
+        found = _checked(formula(fixed | others), structure, name)
+        worst = max(worst, _difference(found, ascent.target(name), structure, name, allowed))
+        ascent.sweep()
+    report.checks.append(Check("update", True, f"within {worst:.0e} of dF/dmu, under {_PLACES} factors of the others."))
     return report
 
 
-@torch.no_grad()
-def _check_form(guide: ClosedFormGuide, args: tuple, site: str) -> None:
-    """Refuses a posterior that is no distribution, or is not of the site's shape."""
-    with copied(guide, site) as rule:
-        given = rule.posterior
-
-        def posterior(name: str, prior: Any, run: Run) -> Any:
-            q = given(name, prior, run)
-            if not isinstance(q, Distribution | Tensor):
-                raise RuleError(
-                    f"The posterior of {name} is {type(q).__name__}: it must be a distribution, or a tensor of a point."
-                )
-            shape, expected = (x.shape if isinstance(x, Tensor) else x.batch_shape + x.event_shape for x in (q, prior))
-            if any(a not in (1, b) for a, b in zip_longest(shape[::-1], expected[::-1], fillvalue=1)):
-                raise RuleError(f"The posterior of {name} has shape {tuple(shape)}, and the site {tuple(expected)}.")
-            return q
-
-        rule.posterior = posterior
-        guide.expectations(*args)
+def _check_claims(rule: Rule, structure: Structure, site: str | None, allowed: float) -> RuleReport:
+    latent = [name for name in structure.sites if name not in structure.observed]
+    offered = rule.match(structure, latent)
+    if isinstance(offered, Refusal):
+        reasons = ", ".join(f"{name}: {why}" for name, why in offered.reasons.items())
+        raise RuleError(f"{type(rule).__name__} claims no site of this model ({reasons or 'without a reason'}).")
+    guide = ClosedFormGuide(structure.model, candidates=(rule, *RULES))
+    guide.plan(*structure.args, **structure.kwargs)
+    name = offered.sites[0] if site is None else site
+    claim = guide.claim(name) if name in latent else None
+    if claim is None or type(claim) is not type(offered):
+        raise RuleError(f"{type(rule).__name__} does not claim {name}, but {', '.join(offered.sites)}.")
+    report = RuleReport(name, type(rule).__name__)
+    report.checks.append(_check_claim(guide, claim, structure, name, allowed))
+    return report
 
 
-# particles
+def _check_claim(guide: ClosedFormGuide, claim: Claim, structure: Structure, name: str, allowed: float) -> Check:
+    if isinstance(claim, TopicFactors):
+        worst = difference_from_engine(claim, structure)
+        if not worst <= max(allowed, 1e-6):
+            raise RuleError(f"The compiled update of {name} differs from dF/dmu by {worst:.0e}.")
+        return Check("update", True, f"within {worst:.0e} of dF/dmu where it stands still.")
+    if isinstance(claim, GivenClaim):
+        return Check("update", False, "the factor is the prior, and claims no optimum.")
+    if any(True for _ in claim.parameters()):
+        return Check("update", False, "the factor is moved by gradients.")
+    _family_of(structure, name)
+    worst = 0.0
+    for place in range(_PLACES):
+        guide.restart(place)
+        run = guide.run(*structure.args, **structure.kwargs)
+        target = _engines(structure, run, name)
+        claim.gather(run)
+        claim.natural_step(1.0)
+        if isinstance(claim, OpenClaim):
+            context = Context(structure.args, structure.kwargs, tuple(guide.claims))  # type: ignore[arg-type]
+            found = claim.posterior(name, run.sites[name].fn, context)
+        else:
+            found = guide.posterior(name)
+        if isinstance(found, Tensor):
+            return Check("update", False, "a point mass has no family to compare.")
+        worst = max(worst, _difference(_checked(found, structure, name), target, structure, name, allowed))
+    return Check("update", True, f"within {worst:.0e} of dF/dmu, under {_PLACES} factors of the others.")
 
 
-@torch.no_grad()
-def _particles(guide: ClosedFormGuide, args: tuple, site: str, below: bool, particles: int) -> Check:
-    with copied(guide, site) as rule:
-        stepped(rule, site, guide.expectations(*args), 0.5)
-        return _against_draws(guide, args, site, below, particles)
+def _engines(structure: Structure, run: Run, name: str) -> dict[str, Tensor]:
+    """The natural parameters that the engine finds given the other factors of a run."""
+    values = {other: part.site.value for other, part in run.open.items()}
+    others = {other: values[other] for other in structure.open if other in values}
+    program = structure.rebuilt(structure.args, structure.kwargs, others) if others else structure.program
+    statistics: dict[str, Any] = {}
+    for other, family in program.families.items():
+        if other != name:
+            known = run.factors.statistics()
+            statistics[other] = family.at_point(values[other]) if other in values else known[other]
+    return program.target(name, statistics, program.families[name].empty())
 
 
-def _against_draws(guide: ClosedFormGuide, args: tuple, site: str, below: bool, particles: int) -> Check:
-    elbo = ClosedForm_ELBO(bound="quadrature")
-    gaps: list[list[float]] = []
-    analytic: list[dict[str, float]] = []
-    for _ in range(particles):
-        guide(*args)
-        run = guide.run
-        points = [name for name, node in run.trace.nodes.items() if isinstance(node.get("fn"), Delta | WordMajorPoint)]
-        if len(analytic) < 2 or analytic[0] != analytic[1]:  # terms that depend on no draw are computed twice only
-            terms = elbo.terms_of(run).items()
-            analytic.append({name: float(term) for name, term in terms if name not in points})
-        gap = {name: term - float(sampled_term(name, run)) for name, term in analytic[-1].items()}
-        gaps.append([gap.get(site, 0.0), sum(gap.values())])
-    mean, error = torch.tensor(gaps).mean(0), torch.tensor(gaps).std(0) / particles**0.5
-    if site in points:
-        return Check("particles", False, "a point mass has nothing to draw.")
-    own = {terms.get(site) for terms in analytic}
-    if len(own) > 1 and not any(gap[0] for gap in gaps):
-        return Check("particles", False, "the term is that of the draw itself, and there is nothing to compare.")
-    observed = guide.rule(site).observed
-    sizes = abs(analytic[-1].get(site, 0.0)), abs(sum(analytic[-1].values()))
-    for i, (what, may_be_below) in enumerate(((f"term of {site}", below and observed), ("whole bound", below))):
-        slack = 4 * float(error[i]) + 1e-9 * max(1.0, sizes[i])  # the second part for float error
-        if float(mean[i]) > slack or (float(mean[i]) < -slack and not may_be_below):
-            hint = "; a model whose rules bound the likelihood needs `below=True`" if float(mean[i]) < 0 else ""
-            raise RuleError(
-                f"The {what} is {float(mean[i]):+.4g} from the mean over {particles} draws, and four standard errors "
-                f"are {4 * float(error[i]):.2g}{hint}."
-            )
-    return Check("particles", True, f"term {float(mean[0]):+.2g} from draws, standard error {float(error[0]):.2g}.")
+def _checked(found: Any, structure: Structure, name: str) -> Distribution:
+    """What was found, if it is a distribution of the site's shape."""
+    if not isinstance(found, Distribution):
+        raise RuleError(f"The factor of {name} is {type(found).__name__}: it must be a distribution.")
+    shape, expected = found.batch_shape + found.event_shape, structure.value(name).shape
+    if any(a not in (1, b) for a, b in zip_longest(shape[::-1], expected[::-1], fillvalue=1)):
+        raise RuleError(f"The factor of {name} has shape {tuple(shape)}, and the site {tuple(expected)}.")
+    return found
 
 
-# subsampling
+def _difference(
+    found: Distribution, target: Mapping[str, Tensor], structure: Structure, name: str, allowed: float
+) -> float:
+    """The largest relative difference of the log densities of two factors, each site's members added up."""
+    family = structure.families[name]
+    expected = family.distribution(target)
+    worst = 0.0
+    for _ in range(_POINTS):
+        value = family.draw(target)
+        ours, theirs = float(_total(expected, value)), float(_total(found, value))
+        worst = max(worst, abs(ours - theirs) / (1 + abs(ours)) if theirs == theirs else float("inf"))
+    if worst > allowed:
+        raise RuleError(
+            f"The update of {name} is not dF/dmu: log densities differ by {worst:.2g}, relative. The engine has "
+            f"{_shown(expected)}, the rule {_shown(found)}."
+        )
+    return worst
 
 
-@torch.no_grad()
-def _subsampling(guide: ClosedFormGuide, args: tuple, site: str, parts: Sequence[tuple[Any, ...]] | None) -> Check:
-    name = "subsampling"
-    weighted = [(1 / len(parts), part) for part in parts] if parts else _halves(args)
-    if not weighted:
-        return Check(name, False, "give `parts` to look at it.")
-    whole_term, whole_natural = _term_and_target(guide, args, site)
-    again_term, again_natural = _term_and_target(guide, args, site)
-    pairs = [(weight, _term_and_target(guide, part, site)) for weight, part in weighted]
-    found = "the term depends on draws"
-    if again_term == whole_term:
-        term = sum(weight * value for weight, (value, _) in pairs)
-        if abs(term - whole_term) > 1e-6 * max(1.0, abs(whole_term)):
-            raise RuleError(
-                f"Subsampling is biased: the term of {site} is {whole_term:.6g} and its mean over {len(pairs)} parts "
-                f"{term:.6g}."
-            )
-        found = f"term {whole_term:.6g} is its mean over {len(pairs)} parts"
-    if type(guide.rule(site)).natural_step is Rule.natural_step:
-        return Check(name, again_term == whole_term, f"{found}.")
-    if whole_natural is None:
-        return Check(name, False, f"{found}; `natural_parameters` does not know the posterior's family.")
-    if not all(map(torch.equal, again_natural or (), whole_natural)):
-        return Check(name, False, f"{found}; the natural parameters depend on draws.")
-    for i, whole in enumerate(whole_natural):
-        mean = sum(weight * natural[i] for weight, (_, natural) in pairs if natural is not None)
-        gap = float((mean - whole).abs().max())
-        if gap > 1e-6 * max(1.0, float(whole.abs().max())):
-            raise RuleError(
-                f"Subsampling is biased: the natural parameters of {site} after a step of rate 1 differ by {gap:.3g} "
-                "from their mean over parts; do the statistics carry N / B?"
-            )
-    if again_term != whole_term:
-        return Check(name, True, f"natural parameters are their means over {len(pairs)} parts; {found}.")
-    return Check(name, True, f"term and natural parameters are their means over {len(pairs)} parts.")
+def _total(q: Distribution, value: Tensor) -> Tensor:
+    """ln q over all members, for a factor that may have been left to broadcast."""
+    each = q.log_prob(value)
+    members = value.shape[: value.dim() - len(q.event_shape)]
+    return each.expand(members).sum() if each.dim() <= len(members) else each.sum()
 
 
-def _term_and_target(guide: ClosedFormGuide, args: tuple, site: str) -> tuple[float, tuple[Tensor, ...] | None]:
-    with copied(guide, site) as rule:
-        run = guide.expectations(*args)
-        term = float(ClosedForm_ELBO().terms_of(run).get(site, 0.0)) if run.has(site) else 0.0
-        if not stepped(rule, site, run, 1.0):
-            return term, None
-        q: Any = rule.posterior(site, run.prior(site), run)
-        return term, natural_parameters(base_of(q))
-
-
-def _halves(args: tuple) -> list[tuple[float, tuple[Any, ...]]]:
-    """The arguments with the documents of their batch split in two, with shares."""
-    at = [i for i, arg in enumerate(args) if isinstance(arg, Batch)]
-    if not at or args[at[0]].size < 2:
-        return []
-    batch, middle, out = args[at[0]], (args[at[0]].size + 1) // 2, []
-    for start, stop in ((0, middle), (middle, batch.size)):
-        part = batch.part(start, stop)
-        out.append((part.size / batch.size, (*args[: at[0]], part, *args[at[0] + 1 :])))
-    return out
+def _shown(q: Any) -> str:
+    """A distribution with its first few parameters."""
+    base = q
+    while isinstance(base, torch.distributions.Independent):
+        base = base.base_dist
+    parts: Sequence[str] = [key for key in base.arg_constraints if key in vars(base)]
+    numbers = (f"{key} {', '.join(f'{v:.6g}' for v in vars(base)[key].flatten()[:3].tolist())}" for key in parts)
+    return f"{type(base).__name__}({'; '.join(numbers)})"

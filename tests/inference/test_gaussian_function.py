@@ -12,7 +12,7 @@ from pyro_prme.inference.rules import Conjugate, GaussianFunction, Point, Topics
 from pyro_prme.inference.rules.topics.gaussian_function import function_bound, function_update
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.trainer import Trainer, TrainOptions
-from pyro_prme.models.prme import DILN
+from pyro_prme.models.diln import DILN
 from tests.inference.fits import closed_form_bounds, corpus
 
 B, K = 7, 5
@@ -101,7 +101,7 @@ def test_the_claim_does_not_know_names():
         def sample_V(self):
             return pyro.sample("breaks", dist.Beta(1.0, self.alpha))
 
-        def sample_h(self, batch):
+        def sample_f(self):
             return pyro.sample("logits", dist.MultivariateNormal(self.mean, self.covariance))
 
     bounds = []
@@ -117,8 +117,8 @@ def test_the_claim_does_not_know_names():
 
 def test_a_function_that_enters_otherwise_is_refused_in_one_sentence(tokens):
     class Squared(DILN):
-        def sample_f(self, h, ell):
-            return (2 * h).squeeze(-2)
+        def sample_f(self):
+            return 2 * super().sample_f()
 
     guide = PRMEGuide(Squared(5, 10, 4))
     with pytest.raises(ValueError, match=r"needs a model that has it linearly and as exp\(-f\) alone"):
@@ -127,7 +127,7 @@ def test_a_function_that_enters_otherwise_is_refused_in_one_sentence(tokens):
 
 def test_another_prior_is_refused(tokens):
     class Plain(DILN):
-        def sample_h(self, batch):
+        def sample_f(self):
             return pyro.sample("f", dist.Gamma(torch.ones(self.num_topics), 1.0).to_event(1))
 
     with pytest.raises(ValueError, match="its prior is Gamma, and a function needs a multivariate Normal"):

@@ -94,11 +94,11 @@ def reference(case: Case, max_sweeps=20, tolerance=1e-3, start=None, by_mean=Fal
     return LocalStep(counts, a, rate, epsilon, elog, log_normalizer, statistics, sweeps)
 
 
-def torch_backend(*args, max_sweeps=20, tolerance=1e-3, start=(), by_mean=False) -> LocalStep:
+def torch_backend(*args, max_sweeps=20, tolerance=1e-3, start=(), by_mean=False, normalised=True) -> LocalStep:
     *rest, prior, e = args
     topics = prior.shape[-1]
     prior, e = prior.reshape(-1, topics), e.reshape(-1, topics)
-    return local_step_torch(*rest, prior, e, max_sweeps, tolerance, start, by_mean)
+    return local_step_torch(*rest, prior, e, max_sweeps, tolerance, start, by_mean, normalised)
 
 
 BACKENDS = {"numba": local_step, "torch": torch_backend}
@@ -138,6 +138,24 @@ def test_agrees_with_the_reference(backend, dtype, shape, gamma0, by_mean):
     assert all(x.dtype == dtype for x in result[:-1])
     assert result.sweeps.dtype == torch.int64
     assert_close(result, reference(case, by_mean=by_mean), 1e-5 if dtype == torch.float32 else 1e-10)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_without_a_sum_of_loadings_the_rate_is_as_given(backend, dtype):
+    """Written out: phi from E ln Z with the rate e, and counts added to the prior, to the fixed point."""
+    case = make_case()
+    indptr, word, count, elog_theta, prior, e = case
+    document = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
+    a = prior + torch.zeros(len(indptr) - 1, 1).index_add_(0, document, count[:, None]) / len(prior)
+    for _ in range(2000):
+        phi = ((a.digamma() - e.log())[document] + elog_theta[word]).softmax(-1)
+        a = prior + torch.zeros_like(e).index_add_(0, document, count[:, None] * phi)
+    result = backend(*case.to(dtype), max_sweeps=2000, tolerance=1e-9, normalised=False)
+    relative = 1e-4 if dtype == torch.float32 else 1e-6
+    torch.testing.assert_close(result.concentration.double(), a, rtol=relative, atol=relative)
+    assert torch.equal(result.rate, e.to(dtype))
+    statistics = torch.zeros_like(elog_theta).index_add_(0, word, count[:, None] * phi)
+    torch.testing.assert_close(result.statistics.double(), statistics, rtol=relative, atol=relative)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

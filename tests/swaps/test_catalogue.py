@@ -113,7 +113,8 @@ def test_a_prior_is_planned_fitted_and_scored(kind, kwargs, expected):
 
 def test_the_score_of_words_is_that_of_the_mean_proportions():
     """For HDP, whose proportions have a Dirichlet posterior, so that their mean is known."""
-    model = make(HDP)
+    torch.manual_seed(0)
+    model = HDP(K, D, N)
     guide = PRMEGuide(model)
     Trainer(model, guide, corpus(), batch_size=30).fit(5)
     same = inference.PRMEGuide(make(HDP))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from pyro_prme import DILN, HDP, PRME, Batch, ShapePRME, swaps
+from pyro_prme import PRME, Batch, ShapePRME, swaps
 from pyro_prme.guide import PRMEGuide
 from pyro_prme.swaps import (
     BinaryPRME,
@@ -84,27 +84,6 @@ def test_a_guide_whose_network_cannot_read_the_factors_says_what_to_take(kind, n
     with pytest.raises(ValueError, match=r"theta of this model is no such table: take the guide of `model.make_guide"):
         PRMEGuide(model).plan(data(model))
     assert len(swaps.fit(model.make_guide(), data(model), 2)) == 2
-
-
-@pytest.mark.parametrize(
-    ("kinds", "words"),
-    [
-        ((CovariatePRME, GaussianProcessPRME), "CovariatePRME has a `sample_h` of its own"),
-        ((GaussianProcessPRME, CovariatePRME), "CovariatePRME has a `sample_h` of its own"),
-        ((GaussianProcessPRME, HDP), "HDP has a `sample_h` of its own"),
-        ((CovariatePRME, HDP), "no h that metadata could shift"),
-        ((CovariatePRME, DILN), "no h that metadata could shift"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(kinds, words):
-    with pytest.raises(ValueError, match=words):
-        combined(*kinds)
-
-
-def test_a_gaussian_process_that_does_not_see_ell_says_where_to_stand():
-    model = combined(HorseshoePRME, GaussianProcessPRME)
-    with pytest.raises(ValueError, match="give it before a class with a `sample_ell` of its own"):
-        model(Batch.from_csr(corpus()))
 
 
 # metadata put in place of others

@@ -73,13 +73,6 @@ def test_the_plain_guide_takes_the_generic_posterior_and_says_why():
     assert "this one is MultivariateNormal" in str(plan)
 
 
-def test_nothing_of_a_run_stays_with_the_model():
-    counts, _ = corpus()
-    model = GaussianProcessPRME(K, D, N, **SIZE)
-    model.make_guide().expectations(Batch.from_csr(counts))
-    assert model._ell is None
-
-
 def test_wrong_settings_are_refused():
     for name in ("amplitude", "length_scale", "nugget"):
         with pytest.raises(ValueError, match=f"{name} is 0.0: it must be a finite number above 0"):

@@ -11,7 +11,7 @@ from scipy.stats import beta as beta_law
 from pyro_prme import HDP, Batch
 from pyro_prme.equations.sticks import stick_weights
 from pyro_prme.guide import PRMEGuide
-from pyro_prme.swaps import HyperPriorPRME, HyperPriors, LearnedPitmanYorPRME, PitmanYorPRME, simulate_corpus
+from pyro_prme.swaps import HyperPriorPRME, HyperPriors, LearnedPitmanYorPRME, PitmanYorSticks, simulate_corpus
 from pyro_prme.train import Trainer
 
 
@@ -19,11 +19,11 @@ class LearnedHDP(HyperPriors, HDP):
     pass
 
 
-class PitmanYorHDP(PitmanYorPRME, HDP):
+class PitmanYorHDP(PitmanYorSticks, HDP):
     pass
 
 
-class LearnedPitmanYorHDP(HyperPriors, PitmanYorPRME, HDP):
+class LearnedPitmanYorHDP(HyperPriors, PitmanYorSticks, HDP):
     pass
 
 

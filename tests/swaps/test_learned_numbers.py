@@ -102,16 +102,8 @@ def test_priors_of_another_precision_are_taken(name, default, given):
 
 
 def test_sizes_and_switches_are_not_drawn():
-    for name in ("num_topics", "vocab_size", "num_documents", "h_dim"):
+    for name in ("num_topics", "vocab_size", "num_documents"):
         with pytest.raises(ValueError, match=f"priors has '{name}', which is a size of the model"):
             LearnedHDP(K, D, N, priors={name: gamma()})
     with pytest.raises(ValueError, match="no number of this name"):
         LearnedHDP(K, D, N, priors={"training": gamma()})
-
-
-def test_a_model_that_would_not_run_the_priors_is_refused():
-    class TooLate(PoissonPRME, HyperPriors):
-        pass
-
-    with pytest.raises(ValueError, match="FactorModel stands before HyperPriors, which must be given first"):
-        TooLate(K, D, N, priors={"alpha": gamma()})

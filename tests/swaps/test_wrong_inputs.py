@@ -105,7 +105,7 @@ def test_topic_models_have_no_density_of_rows(score, kind):
     with pytest.raises(
         ValueError, match=f"{kind.__name__} has no factors: score a topic model with `completion_score`"
     ):
-        score(PRMEGuide(kind(K, D, N, **SIZE)), documents())
+        score(PRMEGuide(kind(K, D, N)), documents())
 
 
 @pytest.mark.parametrize("score", [swaps.fit, swaps.held_out_bound, swaps.held_out_density, swaps.posterior_means])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -12,27 +12,35 @@ from torch import distributions as td
 from pyro_prme.conjugacy.families.base import Family, Natural, Request, Statistics, unwrapped
 from pyro_prme.conjugacy.families.finite import Finite, OneHot
 from pyro_prme.conjugacy.families.known import GivenNormal
+from pyro_prme.conjugacy.families.members import BinaryMembers, Members, PositiveMembers
 from pyro_prme.conjugacy.families.normal import Normal
 from pyro_prme.conjugacy.families.positive import Gamma, InverseGamma
 from pyro_prme.conjugacy.families.simplex import Beta, Dirichlet
 from pyro_prme.conjugacy.variables import Variable
 
 __all__ = [
+    "FAMILY",
     "Beta",
+    "BinaryMembers",
     "Dirichlet",
     "Family",
     "Finite",
     "Gamma",
     "GivenNormal",
     "InverseGamma",
+    "Members",
     "Natural",
     "Normal",
     "OneHot",
+    "PositiveMembers",
     "Request",
     "Statistics",
     "family_of",
     "variable_of",
 ]
+
+#: In a site's `infer`, the family of its factor where that is not the prior's.
+FAMILY = "closed_form_family"
 
 _MOST_VALUES = 10_000  # of a discrete variable; each member has a responsibility for each value
 
@@ -45,8 +53,10 @@ _CONTINUOUS: tuple[tuple[tuple[type, ...], type[Family]], ...] = (
 )
 
 
-def family_of(fn: Any) -> type[Family] | None:
-    """The family of a site's posterior factor, by its prior; None where there is none."""
+def family_of(fn: Any, infer: Mapping[str, Any] | None = None) -> type[Family] | None:
+    """The family of a site's posterior factor, by its prior or as its `infer` asks; None where there is none."""
+    if infer and FAMILY in infer:
+        return infer[FAMILY]
     base = unwrapped(fn)
     if isinstance(base, td.OneHotCategorical):
         return OneHot

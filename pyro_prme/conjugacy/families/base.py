@@ -107,6 +107,14 @@ class Family:
         """The factor as a distribution over values of the variable's shape."""
         raise NotImplementedError
 
+    def inside(self, value: Tensor) -> Tensor:
+        """A value whose statistics are finite: draws of sparse distributions can be zero in floating point."""
+        return value
+
+    def draw(self, natural: Natural) -> Tensor:
+        """A value drawn from the factor."""
+        return self.inside(self.distribution(natural).sample())
+
     def holds(self, natural: Natural) -> bool:
         """Whether the natural parameters are those of a proper distribution."""
         raise NotImplementedError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pyro import distributions as dist
@@ -30,7 +30,7 @@ class Normal(Family):
     """
 
     title = "Normal"
-    statistics = ("x", "xx")
+    statistics: ClassVar[tuple[str, ...]] = ("x", "xx")
 
     @classmethod
     def requests(cls, variable: Variable, factors: Sequence[Factor]) -> list[Request]:
@@ -63,11 +63,11 @@ class Normal(Family):
             )
 
     def operand_entries(self, request: Request) -> tuple[Entry, ...]:
-        if request.statistic == "x":
+        if request.statistic != "xx":
             return request.entries
         return (*request.entries, *(request.second[d] for d in self._coupled))
 
-    def _rows(self, x: Tensor) -> Tensor:
+    def rows(self, x: Tensor) -> Tensor:
         """With the joint dimensions flattened into the last one."""
         x = x.permute(self._apart + self._coupled)
         return x.reshape(*x.shape[: len(self._apart)], self.joint_size)
@@ -78,7 +78,7 @@ class Normal(Family):
         xx = xx.permute(self._apart + self._coupled + list(range(n, n + len(self._coupled))))
         return xx.reshape(*xx.shape[: len(self._apart)], self.joint_size, self.joint_size)
 
-    def _in_place(self, x: Tensor, times: int) -> Tensor:
+    def in_place(self, x: Tensor, times: int) -> Tensor:
         """Rows (times = 1) or matrices (times = 2) back in the variable's own order of dimensions."""
         order = self._apart + self._coupled
         sizes = [self.shape[d] for d in order + self._coupled * (times - 1)]
@@ -88,8 +88,8 @@ class Normal(Family):
     def at_point(self, value: Tensor) -> dict[str, Tensor]:
         if not self.joint:
             return {"x": value, "xx": value * value}
-        rows = self._rows(value)
-        return {"x": value, "xx": self._in_place(rows.unsqueeze(-1) * rows.unsqueeze(-2), 2)}
+        rows = self.rows(value)
+        return {"x": value, "xx": self.in_place(rows.unsqueeze(-1) * rows.unsqueeze(-2), 2)}
 
     def means(self, natural: Natural) -> dict[str, Tensor]:
         if not self.joint:
@@ -98,7 +98,7 @@ class Normal(Family):
             return {"x": mean, "xx": mean * mean + variance}
         mean, covariance = self.moments(natural)
         second = mean.unsqueeze(-1) * mean.unsqueeze(-2) + covariance
-        return {"x": self._in_place(mean, 1), "xx": self._in_place(second, 2)}
+        return {"x": self.in_place(mean, 1), "xx": self.in_place(second, 2)}
 
     def _precision_root(self, natural: Natural) -> Tensor:
         half = self._matrices(natural["xx"])
@@ -107,7 +107,7 @@ class Normal(Family):
     def moments(self, natural: Natural) -> tuple[Tensor, Tensor]:
         """Mean and covariance over the flattened joint dimensions."""
         root = self._precision_root(natural)
-        mean = torch.cholesky_solve(self._rows(natural["x"]).unsqueeze(-1), root).squeeze(-1)
+        mean = torch.cholesky_solve(self.rows(natural["x"]).unsqueeze(-1), root).squeeze(-1)
         return mean, torch.cholesky_inverse(root)
 
     def precision_times(self, natural: Natural, mean: Tensor) -> Tensor:
@@ -115,8 +115,8 @@ class Normal(Family):
         if not self.joint:
             return -2 * natural["xx"] * mean
         half = self._matrices(natural["xx"])
-        rows = -(half + half.mT) @ self._rows(mean).unsqueeze(-1)
-        return self._in_place(rows.squeeze(-1), 1)
+        rows = -(half + half.mT) @ self.rows(mean).unsqueeze(-1)
+        return self.in_place(rows.squeeze(-1), 1)
 
     def entropy(self, natural: Natural, means: Statistics) -> Tensor:
         if not self.joint:
@@ -128,9 +128,9 @@ class Normal(Family):
     def start(self, value: Tensor, count: float = 1.0) -> dict[str, Tensor]:
         if not self.joint:
             return {"x": count * value, "xx": torch.full_like(value, -0.5 * count)}
-        rows = self._rows(value)
+        rows = self.rows(value)
         eye = torch.eye(self.joint_size, dtype=value.dtype).expand(*rows.shape, self.joint_size)
-        return {"x": count * value, "xx": self._in_place(-0.5 * count * eye, 2)}
+        return {"x": count * value, "xx": self.in_place(-0.5 * count * eye, 2)}
 
     def distribution(self, natural: Natural) -> Distribution:
         if not self.joint:
@@ -141,6 +141,15 @@ class Normal(Family):
         if self._coupled == list(range(len(self.batch_shape), len(self.shape))) == [len(self.shape) - 1]:
             return dist.MultivariateNormal(mean, covariance)
         return JointNormal(self, mean, covariance)
+
+    def draw(self, natural: Natural) -> Tensor:
+        if not self.joint:
+            return self.distribution(natural).sample()
+        root = self._precision_root(natural)
+        shift = self.rows(natural["x"]).unsqueeze(-1)
+        shift = torch.linalg.solve_triangular(root, shift, upper=False)  # L^-1 of precision times mean
+        rows = torch.linalg.solve_triangular(root.mT, shift + torch.randn_like(shift), upper=True)
+        return self.in_place(rows.squeeze(-1), 1)
 
     def holds(self, natural: Natural) -> bool:
         if not all(bool(torch.isfinite(part).all()) for part in natural.values()):
@@ -180,21 +189,21 @@ class JointNormal(dist.TorchDistribution):
 
     @property
     def mean(self) -> Tensor:
-        return self._family._in_place(self._flat.mean, 1)
+        return self._family.in_place(self._flat.mean, 1)
 
     @property
     def variance(self) -> Tensor:
-        return self._family._in_place(self._flat.variance, 1)
+        return self._family.in_place(self._flat.variance, 1)
 
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
         rows = self._flat.rsample(torch.Size(sample_shape))
         lead = len(sample_shape)
         flat = rows.reshape(-1, *rows.shape[lead:])
-        placed = [self._family._in_place(row, 1) for row in flat]
+        placed = [self._family.in_place(row, 1) for row in flat]
         return torch.stack(placed).reshape(*sample_shape, *self.event_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         lead = value.shape[: value.dim() - len(self.event_shape)]
         flat = value.reshape(-1, *self.event_shape)
-        each = [self._flat.log_prob(self._family._rows(v)).sum() for v in flat]
+        each = [self._flat.log_prob(self._family.rows(v)).sum() for v in flat]
         return torch.stack(each).reshape(lead)

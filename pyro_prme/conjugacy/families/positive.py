@@ -23,6 +23,9 @@ class Gamma(SimpleFamily):
     positive = True
     kinds: ClassVar = {(LOG, 1.0): "log", (POWER, 1.0): "x"}
 
+    def inside(self, value: Tensor) -> Tensor:
+        return value.clamp(min=torch.finfo(value.dtype).tiny)
+
     @classmethod
     def interior_point(cls, shape: torch.Size, generator: torch.Generator) -> Tensor:
         return (0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)).exp()
@@ -63,6 +66,10 @@ class InverseGamma(SimpleFamily):
     statistics = ("log", "inverse")
     positive = True
     kinds: ClassVar = {(LOG, 1.0): "log", (POWER, -1.0): "inverse"}
+
+    def inside(self, value: Tensor) -> Tensor:
+        limits = torch.finfo(value.dtype)
+        return value.clamp(min=limits.tiny, max=limits.max)
 
     @classmethod
     def interior_point(cls, shape: torch.Size, generator: torch.Generator) -> Tensor:

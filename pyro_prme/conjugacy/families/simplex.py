@@ -23,6 +23,10 @@ class Beta(SimpleFamily):
     positive, complement = True, True
     kinds: ClassVar = {(LOG, 1.0): "log", (COMPLEMENT_LOG, 1.0): "log_complement"}
 
+    def inside(self, value: Tensor) -> Tensor:
+        limits = torch.finfo(value.dtype)
+        return value.clamp(min=limits.tiny, max=1 - limits.eps)
+
     @classmethod
     def interior_point(cls, shape: torch.Size, generator: torch.Generator) -> Tensor:
         return 0.1 + 0.8 * torch.rand(shape, generator=generator, dtype=torch.float64)
@@ -64,6 +68,9 @@ class Dirichlet(SimpleFamily):
     statistics = ("log",)
     positive, simplex = True, True
     kinds: ClassVar = {(LOG, 1.0): "log"}
+
+    def inside(self, value: Tensor) -> Tensor:
+        return value.clamp(min=torch.finfo(value.dtype).tiny)
 
     @classmethod
     def interior_point(cls, shape: torch.Size, generator: torch.Generator) -> Tensor:

@@ -4,7 +4,19 @@ from pyro_prme.inference.rules.conjugate import Conjugate
 from pyro_prme.inference.rules.first_of import FirstOf
 from pyro_prme.inference.rules.from_prior import FromPrior
 from pyro_prme.inference.rules.normal_guide import MeanFieldNormal
+from pyro_prme.inference.rules.one_by_one import OneByOne
 from pyro_prme.inference.rules.point import Point
+from pyro_prme.inference.rules.poisson import PoissonSums
 from pyro_prme.inference.rules.topics import GaussianFunction, Topics
 
-__all__ = ["Conjugate", "FirstOf", "FromPrior", "GaussianFunction", "MeanFieldNormal", "Point", "Topics"]
+__all__ = [
+    "Conjugate",
+    "FirstOf",
+    "FromPrior",
+    "GaussianFunction",
+    "MeanFieldNormal",
+    "OneByOne",
+    "Point",
+    "PoissonSums",
+    "Topics",
+]

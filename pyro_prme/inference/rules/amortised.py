@@ -14,7 +14,7 @@ from pyro_prme.inference.claims import Claim, Context, OpenClaim, Refusal, Rule
 from pyro_prme.inference.rules.normal_guide import is_real
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 
-__all__ = ["Amortised"]
+__all__ = ["Amortised", "NetworkPoint", "rows_of_topics"]
 
 
 class Amortised(Rule):

@@ -24,7 +24,7 @@ from pyro_prme.equations.bounds import (
     point_topics_term,
 )
 from pyro_prme.equations.expectations import expected_log_rows
-from pyro_prme.inference.claims import Claim
+from pyro_prme.inference.claims import SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.rules.topics.forms import ChoiceForm, NotThisForm, WordForm, choice_form, word_form
 from pyro_prme.kernels import LocalStep, local_step
@@ -58,7 +58,7 @@ class Reading(NamedTuple):
     elog_theta: Tensor | None
 
 
-class TopicFactors(Claim):
+class TopicFactors(SolvedClaim):
     """q(Z), q(C) and q(theta), where gamma is kept word-major.
 
     Args:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy.integrate import quad
 
-from pyro_prme.swaps import ModifiedHalfNormal, half_normal
-from pyro_prme.swaps.half_normal import _envelope, _log_density
+from pyro_prme.conjugacy.families import half_normal
+from pyro_prme.conjugacy.families.half_normal import ModifiedHalfNormal, _envelope, _log_density
 
 CASES = [(c, a, b) for c in (0.05, 0.7, 1.0, 20.0) for a, b in ((1.0, -40.0), (1.0, 0.5), (9.0, 9.0), (4.0, 60.0))]
 

@@ -12,8 +12,6 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.distributions.utils import broadcast_all
 
-from pyro_prme.equations.expectations import expected, expected_log
-
 __all__ = ["ModifiedHalfNormal"]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
@@ -217,13 +215,3 @@ def _near_zero(c: Tensor, beta: Tensor, edge: Tensor, top: Tensor) -> tuple[Tens
     part = coefficient * (power * log_edge - top.unsqueeze(-1)).exp() / power
     steps = [part * power / (power + j) * (j * log_edge).exp() for j in (1, 2)]
     return part.sum(-1), steps[0].sum(-1), steps[1].sum(-1), (part * (log_edge - 1 / power)).sum(-1)
-
-
-@expected.register(ModifiedHalfNormal)
-def _(q: ModifiedHalfNormal, value: Tensor) -> Tensor:
-    return q.mean
-
-
-@expected_log.register(ModifiedHalfNormal)
-def _(q: ModifiedHalfNormal, value: Tensor) -> Tensor:
-    return q.expected_log

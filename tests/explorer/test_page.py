@@ -1,0 +1,239 @@
+"""The explorer page in a real browser with the network off: what it says, how it is used, and that it asks nothing."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyro_prme.explorer import explore
+
+AXE = Path(os.environ.get("PRME_AXE", Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"))
+
+
+def until(page, expression):
+    """Waits for the page; Playwright's own waiting needs code from strings, which the page forbids."""
+    for _ in range(100):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"not within 5 s: {expression}")
+
+
+def topic_of(page):
+    return page.evaluate("Number(pyroPrme.data.numbers[pyroPrme.state.topic])")
+
+
+def test_texts_of_the_corpus_are_never_markup(pages, shape_page):
+    page = pages.open(shape_page, "#document=3&tab=document")
+    assert page.title() == "A <title> & more"
+    assert page.inner_text("#panel-document h3.big") == "text <i>3</i>"
+    page.fill("#search", "<b>")
+    assert "<b>" in page.inner_text("#found li >> nth=0")
+
+
+@pytest.mark.parametrize("by", ["probability", "lift", "frex"])
+def test_words_are_ranked_as_the_posterior_ranks_them(pages, shape_page, shape_fit, by):
+    page = pages.open(shape_page)
+    table = shape_fit[0].top_words(8, by=by)
+    weight = 1 if by == "lift" else 0.5
+    for t, k in enumerate(page.evaluate("[...pyroPrme.data.numbers]")):
+        shown = page.evaluate(f"pyroPrme.topWords({t}, 8, '{by}', {weight}).map((w) => pyroPrme.data.vocabulary[w])")
+        assert len(set(shown) & set(table.loc[k])) >= 7  # numbers of one byte may exchange neighbours
+    page.click(f"label[for=by-{by}]")
+    assert page.evaluate("pyroPrme.state.by") == by
+
+
+def test_the_slider_changes_the_words(pages, shape_page):
+    page = pages.open(shape_page, "#by=frex&weight=0")
+    often = page.inner_text("#words ol")
+    page.focus("#weight")
+    page.keyboard.press("End")
+    assert "weight=1" in page.url
+    assert page.inner_text("#words ol") != often
+
+
+@pytest.mark.parametrize("form", ["shape", "scale"])
+def test_a_moved_document_gets_the_topics_that_the_model_would_give_it(pages, request, form):
+    """At its own place, which a plane of two dimensions has whole, they are those of the posterior."""
+    posterior, corpus = request.getfixturevalue(f"{form}_fit")
+    page = pages.open(request.getfixturevalue(f"{form}_page"))
+    used = page.evaluate("[...pyroPrme.data.numbers]")
+    expected = posterior.proportions(corpus).values[:, used]
+    for n in (0, 3, 11, 40):
+        at = page.evaluate(f"[pyroPrme.data.x[{n}], pyroPrme.data.y[{n}]]")
+        if max(map(abs, at)) > 1:
+            continue
+        moved = page.evaluate(f"[...pyroPrme.sharesOf({n}, {json.dumps(at)})]")
+        np.testing.assert_allclose(moved, expected[n] / expected[n].sum(), atol=0.03)
+        stored = page.evaluate(f"[...pyroPrme.sharesOf({n}, null)]")
+        np.testing.assert_allclose(stored, expected[n] / expected[n].sum(), atol=0.02)
+
+
+def test_dragging_with_the_pointer_and_the_arrow_keys(pages, shape_page):
+    page = pages.open(shape_page, "#document=5&tab=document")
+    before = page.inner_text("#shares")
+    box = page.locator("#marker").bounding_box()
+    square = page.locator("#square").bounding_box()
+    page.mouse.move(box["x"] + 15, box["y"] + 15)
+    page.mouse.down()
+    page.mouse.move(square["x"] + 30, square["y"] + 30, steps=4)
+    page.mouse.up()
+    until(page, "pyroPrme.state.place !== null && location.hash.includes('at=')")
+    place = page.evaluate("pyroPrme.state.place")
+    assert place[0] < -0.7
+    assert place[1] > 0.7
+    assert "Put it back" in page.inner_text("#moved")
+    page.focus("#marker")
+    page.keyboard.press("Shift+ArrowRight")
+    assert page.evaluate("pyroPrme.state.place[0]") == pytest.approx(place[0] + 0.15)
+    assert page.inner_text("#said")
+    page.keyboard.press("Escape")
+    assert page.evaluate("pyroPrme.state.place") is None
+    assert page.inner_text("#shares") == before
+
+
+def test_links_lead_back_to_what_was_seen(pages, shape_page):
+    page = pages.open(shape_page)
+    page.click("#topics button >> nth=2")
+    page.select_option("#other", index=1)
+    page.fill("#search", "text 12")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#panel-document h3.big")
+    state = page.evaluate("JSON.stringify(pyroPrme.state)")
+    again = pages.open(shape_page, page.evaluate("location.hash"))
+    assert again.evaluate("JSON.stringify(pyroPrme.state)") == state
+    assert again.inner_text("#panel-document h3.big") == "text 12"
+    page.go_back()
+    assert page.evaluate("pyroPrme.state.document") is None
+
+
+def test_wrong_links_show_the_start(pages, shape_page):
+    page = pages.open(shape_page, "#topic=999&document=-1&with=x&word=nothing&tab=no&weight=7&at=9,9&by=no&sort=no")
+    state = page.evaluate("pyroPrme.state")
+    assert (state["topic"], state["document"], state["other"], state["word"]) == (0, None, None, None)
+    assert (state["tab"], state["by"], state["weight"], state["place"]) == ("topic", "frex", 0.5, None)
+
+
+def test_search_finds_words_topics_and_documents_by_keyboard(pages, shape_page):
+    page = pages.open(shape_page)
+    page.keyboard.press("/")
+    page.keyboard.type("b3")
+    page.keyboard.press("Enter")
+    assert page.inner_text("#panel-word h3.big") == "b3"
+    expected = sum(1 for _ in page.query_selector_all("#panel-word .documents li"))
+    assert expected
+    page.keyboard.press("/")
+    page.keyboard.type("zzz")
+    assert "Nothing" in page.inner_text("#found")
+    page.keyboard.press("Escape")
+    assert page.locator("#found").is_hidden()
+
+
+def test_topics_tabs_and_matrix_by_keyboard(pages, shape_page):
+    page = pages.open(shape_page)
+    page.focus("#topics button >> nth=0")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.evaluate("pyroPrme.state.topic") == 1
+    page.focus("#tab-topic")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("pyroPrme.state.tab") == "correlations"
+    page.focus("#matrix")
+    page.keyboard.press("ArrowDown")
+    assert page.inner_text("#pair-name") == page.inner_text("#said")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    state = page.evaluate("pyroPrme.state")
+    order = page.evaluate("pyroPrme.data.order")
+    assert [state["topic"], state["other"]] == [order[2], order[1]]
+    assert "correlation" in page.inner_text("#legend")
+
+
+def test_the_table_of_correlations_says_what_the_matrix_shows(pages, shape_page, shape_fit):
+    page = pages.open(shape_page, "#tab=correlations")
+    page.click("#panel-correlations summary")
+    page.wait_for_selector("#panel-correlations td")
+    numbers = page.evaluate("pyroPrme.data.order.map((t) => pyroPrme.data.numbers[t])")
+    cells = [float(text) for text in page.locator("#panel-correlations td").all_inner_texts()]
+    expected = shape_fit[0].topic_correlations(shape_fit[1]).values[np.ix_(numbers, numbers)]
+    np.testing.assert_allclose(np.reshape(cells, expected.shape), expected, atol=0.006)
+
+
+def test_names_are_given_saved_and_loaded(pages, shape_page, shape_fit, tmp_path):
+    page = pages.open(shape_page)
+    number = topic_of(page)
+    page.fill("#topic-name", "Ships")
+    page.keyboard.press("Tab")
+    assert "Ships" in page.inner_text("#topics")
+    with page.expect_download() as download:
+        page.click("#save-names")
+    file = tmp_path / "names.json"
+    download.value.save_as(file)
+    assert json.loads(file.read_text())["topics"] == {str(number): "Ships"}
+    again = pages.open(shape_page)
+    assert "Ships" not in again.inner_text("#topics")
+    again.set_input_files("#names-file", file)
+    until(again, "document.getElementById('topics').innerText.includes('Ships')")
+    baked = explore(*shape_fit, tmp_path / "named.html", names=file)
+    assert "Ships" in pages.open(baked).inner_text("#topics")
+
+
+def test_the_words_of_a_document_are_all_there_and_named_by_topic(pages, shape_page, shape_fit):
+    page = pages.open(shape_page, "#document=4&tab=document")
+    corpus = shape_fit[1]
+    row = corpus.counts[[4]]
+    expected = {corpus.vocabulary[d]: int(c) for d, c in zip(row.indices, row.data, strict=True)}
+    shown = {}
+    for text in page.locator("#text .token").all_inner_texts():
+        word = max((w for w in expected if text.startswith(w)), key=len)
+        shown[word] = int(text.removeprefix(word) or 1)
+    assert shown == expected
+    absent = page.locator("#surprises section >> nth=0").locator(".word").all_inner_texts()
+    assert absent
+    assert not set(absent) & set(expected)
+
+
+def test_a_document_without_words_and_a_model_without_places_are_shown(pages, shape_page, hdp_page):
+    page = pages.open(shape_page, "#document=7&tab=document")
+    assert "0 words" in page.inner_text("#moved")
+    page = pages.open(hdp_page, "#document=3&tab=document")
+    assert "Drag" not in page.inner_text("#panel-document")
+    page.keyboard.press("/")
+    assert page.locator("#topics canvas").count() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [320, 400, 900, 1400, 1920])
+def test_nothing_is_wider_than_the_window(pages, shape_page, width):
+    """A window of 320 pixels is what a zoom of 400% makes of one of 1,280."""
+    for tab in ("topic", "document", "word", "correlations", "topics"):
+        page = pages.open(shape_page, f"#tab={tab}&document=1&word=a1", viewport={"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator(".topics").is_visible() == (width >= 1280 or tab == "topics")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_no_finding_of_axe(pages, shape_page, scheme, width):
+    if not AXE.is_file():
+        pytest.skip("axe-core is not there: npm install axe-core, or PRME_AXE with the path of axe.min.js")
+    for tab in ("topic", "document", "word", "correlations", "topics"):
+        link = f"#tab={tab}&document=1&word=a1&with=1&topic=0"
+        page = pages.open(shape_page, link, color_scheme=scheme, viewport={"width": width, "height": 900})
+        page.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
+        page.wait_for_timeout(400)  # until transitions have ended
+        page.evaluate(AXE.read_text())
+        found = page.evaluate("axe.run()")["violations"]
+        assert not [f"{v['id']}: {v['nodes'][0]['html']}" for v in found]
+
+
+def test_dark_and_light_change_on_demand_and_motion_is_reduced(pages, shape_page):
+    page = pages.open(shape_page, color_scheme="dark", reduced_motion="reduce")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert re.match("0s|none|all 0s|all", page.evaluate("getComputedStyle(document.querySelector('.lit')).transition"))

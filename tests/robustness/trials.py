@@ -1,0 +1,131 @@
+"""One attempt to break something, and processes of their own to make it in."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import resource
+import time
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["MIB", "Child", "Outcome", "block", "generator", "isolated", "sentence_fault", "spoken"]
+
+MIB = 1 << 20
+_ADDRESSES = 12 << 30  # bytes of address space beyond which a child gets a MemoryError
+
+
+class Outcome(NamedTuple):
+    """What came of one attempt."""
+
+    what: str  # the kind of attempt and of its end, for the table of the report
+    fault: str = ""  # empty if nothing broke
+
+
+class Child(NamedTuple):
+    """What came of a call in a process of its own."""
+
+    value: Any  # what the call returned; None if it raised or the process died
+    error: str  # the sentence of a ValueError, or the traceback of anything else
+    clean: bool  # returned, or raised a ValueError
+    code: int | None  # exit code, negative for a signal; None if it took too long
+    seconds: float
+    mib: float  # the most memory it held
+
+
+def generator(seed: int, number: int) -> np.random.Generator:
+    """Random numbers of one attempt."""
+    return np.random.default_rng([seed, number])
+
+
+def sentence_fault(error: BaseException | str, *parts: str | Path) -> str:
+    """What is wrong with a refusal: it must be a ValueError of one printable line that has each of the parts."""
+    if not isinstance(error, str | ValueError):
+        return f"{type(error).__name__}: {error}"
+    message = str(error)
+    if not message or re.search("[\x00-\x1f\x7f-\x9f]", message):
+        return f"not one printable line: {message!r}"
+    return next((f"{str(part)!r} is not in {message!r}" for part in parts if str(part) not in message), "")
+
+
+def spoken(call: Callable[[], Any], what: str, *parts: str | Path) -> Outcome:
+    """The outcome of a call that may succeed, or refuse in one sentence."""
+    try:
+        call()
+    except Exception as error:
+        fault = sentence_fault(error, *parts)
+        return Outcome(f"{what}: refused", fault)
+    return Outcome(f"{what}: accepted")
+
+
+def start(call: Callable[..., Any], *arguments: Any) -> tuple[Any, Connection]:
+    """A process that makes the call, and the end of a pipe that gets (value, error, clean)."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.robustness.warm"])
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=_call, args=(send, call, arguments), daemon=True)
+    process.start()
+    send.close()
+    return process, receive
+
+
+def isolated(call: Callable[..., Any], *arguments: Any, seconds: float = 120) -> Child:
+    """Makes a call in a process of its own, and kills it if it takes too long.
+
+    Args:
+        call: a function of a module.
+        arguments: for it.
+        seconds: most that it may take.
+    """
+    begin = time.monotonic()
+    process, receive = start(call, *arguments)
+    value, error, clean, mib = None, "", False, 0.0
+    late = not receive.poll(seconds)
+    if not late:
+        try:
+            value, error, clean, mib = receive.recv()
+        except EOFError:
+            error = "the process died"
+    if late:
+        process.kill()
+    process.join()
+    taken = time.monotonic() - begin
+    return Child(value, error, clean, None if late else process.exitcode, taken, mib)
+
+
+def block(module: str, seed: int, first: int, trials: int, folder: Path) -> list[Outcome]:
+    """Some trials of a module, one after the other; whatever a trial raises is a fault."""
+    trial = import_module(f"tests.robustness.{module}").trial
+    outcomes = []
+    for number in range(first, first + trials):
+        try:
+            outcomes.append(trial(seed, number, folder))
+        except Exception as error:
+            outcomes.append(Outcome(f"{module}, number {number}", f"{type(error).__name__}: {error}"))
+    return outcomes
+
+
+def _call(send: Connection, call: Callable[..., Any], arguments: tuple) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
+    before = _peak()
+    value, error, clean = None, "", True
+    try:
+        value = call(*arguments)
+    except ValueError as refusal:
+        error = str(refusal)
+    except BaseException:
+        error, clean = traceback.format_exc(), False
+    send.send((value, error, clean, _peak() - before))
+
+
+def _peak() -> float:
+    """The most memory that this process has held, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
