@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["DRAWS", "Moment", "deviation_of", "drawn", "mean_of", "quantiles_of"]
+__all__ = ["DRAWS", "Drawn", "Moment", "deviation_of", "drawn", "mean_of", "quantiles_of"]
 
 #: Draws over which a moment is taken that has no closed form.
 DRAWS = 1000
@@ -24,6 +24,39 @@ class Moment(NamedTuple):
 
     value: Tensor
     draws: int
+
+
+class Drawn:
+    """Values of a site that other sites decide, one for each run of a model; it answers as a distribution does.
+
+    Args:
+        values: along the first dimension.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+
+    @property
+    def mean(self) -> Tensor:
+        """Over the runs."""
+        return self._values.mean(0)
+
+    @property
+    def variance(self) -> Tensor:
+        """Over the runs."""
+        return self._values.var(0)
+
+    def sample(self, shape: tuple[int, ...]) -> Tensor:
+        """Some of the values, with replacement."""
+        return self._values[torch.randint(len(self._values), shape)]
+
+    def shape(self) -> torch.Size:
+        """Of a value."""
+        return self._values.shape[1:]
+
+    def icdf(self, level: Tensor) -> Tensor:
+        """Left to draws."""
+        raise NotImplementedError
 
 
 def _closed(read: Callable[[], Tensor], otherwise: Callable[[Tensor], Tensor], q: Any) -> Moment:

@@ -14,7 +14,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from pyro_prme.answers.moments import Moment, deviation_of, drawn, mean_of, quantiles_of
+from pyro_prme.answers.moments import Drawn, Moment, deviation_of, drawn, mean_of, quantiles_of
 from pyro_prme.answers.scores import completion_perplexity
 from pyro_prme.answers.words_of_topics import RANKINGS, hellinger
 from pyro_prme.checks import choice, fraction, whole
@@ -40,6 +40,7 @@ CONVERGED = RunOptions(sweeps=200, word_tolerance=1e-4)
 
 _FUNCTION = "random function"
 _SYMBOLS = {"places": "ell", "embedding": "h", "function": "f"}  # of the paper, for messages
+_RUNS = 200  # of the model, over which a site is averaged that others decide
 _USED = 0.99  # share of the tokens that the topics in use hold together
 _KINDS = ("function", "posterior")
 
@@ -145,7 +146,7 @@ class Posterior:
         name = self.roles.get(site, site)
         with self._asking(seed):
             if documents is None:
-                found = read(self.guide.posterior(name))
+                found = self._whole(name, read)
                 node = self.guide.structure.trace.nodes[name]
                 shape, plates = node["fn"].batch_shape, node["cond_indep_stack"]
                 value, draws = found.value, found.draws
@@ -171,6 +172,18 @@ class Posterior:
             array = array.assign_coords(documents=list(documents.names))
         return array
 
+    def _whole(self, name: str, read: Callable[[Any], Moment]) -> Moment:
+        """A moment of a site that belongs to no documents; of one that others decide, by runs of the model."""
+        structure = self.guide.structure
+        if name in structure.sites or name not in structure.trace.nodes:
+            return read(self.guide.posterior(name))
+        args, kwargs = structure.args, structure.kwargs
+        values = [self.guide.run(*args, **kwargs).fixed.get(name) for _ in range(_RUNS)]
+        drawn_values = [value for value in values if value is not None]
+        if not drawn_values:
+            raise ValueError(f"{name} is decided by sites with closed forms: ask for these.")
+        return Moment(read(Drawn(torch.stack(drawn_values))).value, len(drawn_values))
+
     # Topics: no documents needed.
 
     def topics(self, n: int | None = None) -> xr.DataArray:
@@ -179,8 +192,9 @@ class Posterior:
         if factors is not None:
             weights, draws = factors.gamma.double().mT.numpy(), 0  # (K, D)
         else:
+            site = self._role("topics", "topics")
             with self._asking():
-                found = mean_of(self.guide.posterior(self._role("topics", "topics")))
+                found = self._whole(site, mean_of)
             weights, draws = found.value.double().numpy(), found.draws
             weights = weights.reshape(-1, weights.shape[-1])
         topics = self._labelled(weights / weights.sum(1, keepdims=True), "topic", "word")
@@ -263,22 +277,22 @@ class Posterior:
     def loadings(self, documents: Corpus | Any) -> xr.DataArray:
         """E Z, dims (document, topic)."""
         site = self._role("loadings", "loadings")
-        return self.ask(documents, lambda run: _rows(mean_of(run.factor(site)).value))
+        return self.ask(documents, lambda run: mean_of(run.factor(site)))
 
     def proportions(self, documents: Corpus | Any) -> xr.DataArray:
         """E Z divided by its sum over topics, dims (document, topic), rows that sum to one."""
         loadings = self.loadings(documents)
-        return loadings / loadings.sum("topic")
+        return (loadings / loadings.sum("topic")).assign_attrs(loadings.attrs)
 
     def embeddings(self, documents: Corpus | Any) -> xr.DataArray:
         """h, dims (document, dimension)."""
         site = self._role("embedding", "embeddings", _FUNCTION)
-        return self.ask(documents, lambda run: _rows(mean_of(run.factor(site)).value), "dimension")
+        return self.ask(documents, lambda run: mean_of(run.factor(site)), "dimension")
 
     def random_function(self, documents: Corpus | Any) -> xr.DataArray:
         """mu_f(h_n, ell_k), the mean of the random function, dims (document, topic)."""
         site = self._role("function", "random_function", _FUNCTION)
-        return self.ask(documents, lambda run: _rows(mean_of(run.factor(site)).value))
+        return self.ask(documents, lambda run: mean_of(run.factor(site)))
 
     def representative_documents(self, k: int, n: int, documents: Corpus | Any) -> xr.DataArray:
         """The n documents with the largest proportion of topic k, dims (document,), largest first."""
@@ -425,13 +439,20 @@ class Posterior:
         ):
             yield
 
-    def ask(self, documents: Any, read: Callable[[Run], Tensor], dim: str = "topic") -> xr.DataArray:
+    def ask(self, documents: Any, read: Callable[[Run], Tensor | Moment], dim: str = "topic") -> xr.DataArray:
         """What `read` finds, batch by batch, in a run with a converged E-step: dims (document, `dim`)."""
-        if self.guide.is_planned is False:
+        if not self.guide.is_planned:
             raise ValueError("The guide has not been fitted or loaded: there is nothing to ask.")
+        parts, draws = [], 0
         with self._asking():
-            parts = [read(self.guide.run(*args, options=CONVERGED))[:n] for n, args in self._batches(documents)]
+            for size, args in self._batches(documents):
+                found = read(self.guide.run(*args, options=CONVERGED))
+                value = found.value if isinstance(found, Moment) else found
+                draws = found.draws if isinstance(found, Moment) else 0
+                parts.append(value.reshape(len(value), -1)[:size])
         result = self._labelled(torch.cat(parts).double().numpy(), "document", dim)
+        if draws:
+            result.attrs["draws"] = draws
         return result.assign_coords(document=list(documents.names)) if isinstance(documents, Corpus) else result
 
     def _responsibilities(self, documents: Any) -> np.ndarray:
@@ -451,11 +472,6 @@ class Posterior:
         if len(values) < 2:
             raise ValueError("There is one document: correlations over documents need at least two.")
         return values.values
-
-
-def _rows(values: Tensor) -> Tensor:
-    """One row a document."""
-    return values.reshape(len(values), -1)
 
 
 def third_moment(values: np.ndarray, i: int, j: int, k: int) -> float:

@@ -83,6 +83,9 @@ class Claim(nn.Module):
         """What the plan prints for a site."""
         raise NotImplementedError
 
+    def begin(self, data: Any, start: str, seed: int) -> None:
+        """Puts its factors where a fit to these data begins, if it knows better than `restart`."""
+
     def restart(self, generator: torch.Generator) -> None:
         """Puts what natural steps move back to a start that the generator decides; nothing, if there is nothing."""
 

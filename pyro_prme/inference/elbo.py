@@ -32,6 +32,9 @@ class ClosedForm_ELBO(ELBO):
             raise ValueError(f"ClosedForm_ELBO needs a ClosedFormGuide, and this guide is {type(guide).__name__}.")
         return guide
 
+    def _get_trace(self, model: Callable, guide: Callable, args: Any, kwargs: Any) -> Any:
+        raise NotImplementedError("The bound of a ClosedFormGuide needs no traces of draws.")
+
     def differentiable_loss(self, model: Callable, guide: Callable, *args: Any, **kwargs: Any) -> Tensor:
         """Minus the bound. The model is the guide's own."""
         return -self._checked(guide).run(*args, **kwargs).bound()

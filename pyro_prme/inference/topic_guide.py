@@ -10,7 +10,6 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from pyro_prme.checks import choice
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.equations.sticks import sticks_from_weights
@@ -22,13 +21,11 @@ from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of
 from pyro_prme.inference.rules.point import FreePoint
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.session import evaluating
-from pyro_prme.inference.topic_starts import STARTS
 from pyro_prme.models.networks.encoders import TopicEncoder
 from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
 
-_TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
 _CENTRING = 1000  # documents over which f is centred: the error is a thirtieth of f's spread
 _STICK_RATE = 0.05  # of Adam for V on its logit: with the networks' rate it is far from converged after 30 epochs
 
@@ -117,25 +114,15 @@ class PRMEGuide(ClosedFormGuide):
     def begin(self, data: Data, start: str, seed: int) -> None:
         """Topics from a start of `starts.STARTS` ("default" is k-means), places and sticks that go with them.
 
-        gamma is gamma0 + 10 (N / K) centre + Gamma(1, 0.1) noise; ell is a random projection of the centres' square
-        roots, centred and normalised; V has the clusters' shares as its weights.
+        ell is a random projection of the centres' square roots, centred and normalised; V has the clusters' shares as
+        its weights.
         """
-        super().begin(data, start, seed)
-        start = choice("start", "kmeans" if start == "default" else start, STARTS)
+        self.restart(seed)
         if not hasattr(data, "counts"):
             raise ValueError("Topics start from counts of words: give the data as Counts or as a Corpus.")
-        counts = sound_csr(data.counts)
-        topics = self.topics
-        num_words, num_topics = topics.gamma.shape
-        if counts.shape[1] != num_words:
-            raise ValueError(
-                f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus."
-            )
         rng = np.random.default_rng(seed)
-        centres, shares = STARTS[start](counts, num_topics, rng)
-        weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
-        noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
-        topics.set(topics.prior() + torch.as_tensor(weight * centres.T + noise, dtype=topics.gamma.dtype))
+        centres, shares = self.topics.start_from(data.counts, start, rng)
+        num_topics = len(shares)
         sticks, places = self._point("sticks"), self._point("places")
         if sticks is not None:
             smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.free.dtype)

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pyro_prme import HDP, Batch, Counts, PRMEGuide, Trainer, TrainOptions
+from pyro_prme.conjugacy.random_tensor import Random
 from pyro_prme.equations.bounds import NORMALIZERS
 from pyro_prme.equations.updates import robbins_monro_rate
 from pyro_prme.inference.build import build
@@ -242,14 +243,16 @@ class NewStorages(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        alive = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor)]
+        alive = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor) and not issubclass(type(x), Random)]
         self.known = {x.untyped_storage().data_ptr() for x in alive if not x.is_sparse}
         self.sizes = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         for x in tree_leaves(result):
-            if isinstance(x, torch.Tensor) and not x.is_sparse and x.untyped_storage().data_ptr() not in self.known:
+            if not isinstance(x, torch.Tensor) or isinstance(x, Random) or x.is_sparse:
+                continue  # a random tensor has no storage
+            if x.untyped_storage().data_ptr() not in self.known:
                 self.sizes.append(x.untyped_storage().nbytes())
         return result
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
+from pyro_prme.checks import choice
 from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import Gamma
 from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.program import Program, site_terms
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.equations.bounds import (
     dirichlet_term,
     elog_sum_epsilon,
@@ -27,6 +30,7 @@ from pyro_prme.equations.expectations import expected_log_rows
 from pyro_prme.inference.claims import SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.rules.topics.forms import ChoiceForm, NotThisForm, WordForm, choice_form, word_form
+from pyro_prme.inference.topic_starts import STARTS, Start
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, sum_of_rows
 from pyro_prme.kernels.sums import inner
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
 __all__ = ["Documents", "TopicFactors"]
+
+_TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
 
 
 class Documents(NamedTuple):
@@ -352,6 +358,34 @@ class TopicFactors(SolvedClaim):
         else:
             elog_sum = elog_sum_epsilon((a / rate).double(), step.epsilon.double())
         return found.weight * (entropy + elog - (batch.length.double() * elog_sum).sum())
+
+    # Starts.
+
+    def begin(self, data: Any, start: str, seed: int) -> None:
+        if hasattr(data, "counts") and data.counts.shape[1] == self.gamma.shape[0]:
+            self.start_from(data.counts, start, np.random.default_rng(seed))
+
+    @torch.no_grad()
+    def start_from(self, counts: Any, start: str, rng: np.random.Generator) -> Start:
+        """Puts gamma at gamma0 + 10 (N / K) centre + Gamma(1, 0.1) noise, and returns the centres.
+
+        Args:
+            counts: documents x words.
+            start: a key of `topic_starts.STARTS`; "default" is k-means.
+            rng: decides the start.
+        """
+        counts = sound_csr(counts)
+        num_words, num_topics = self.gamma.shape
+        if counts.shape[1] != num_words:
+            raise ValueError(
+                f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus."
+            )
+        name = choice("start", "kmeans" if start == "default" else start, STARTS)
+        found = STARTS[name](counts, num_topics, rng)
+        weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
+        noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
+        self.set(self.prior() + torch.as_tensor(weight * found.centres.T + noise, dtype=self.gamma.dtype))
+        return found
 
     # Natural steps.
 
