@@ -89,6 +89,9 @@ class ConjugateFactors(Claim):
                 key: share * part if pending is None else pending[key] + share * part for key, part in target.items()
             }
 
+    def pending_parts(self) -> list[Tensor]:
+        return [part for target in self._pending.values() for part in target.values()]
+
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:
         for name, target in self._pending.items():
