@@ -80,6 +80,11 @@ class ClosedFormGuide(PyroModule):
         self.claims = nn.ModuleList()
 
     @property
+    def store_name(self) -> str:
+        """The prefix of its parameters in Pyro's param store."""
+        return self._pyro_name
+
+    @property
     def model(self) -> Callable:
         """The model that the guide was made for."""
         return self._model[0]
@@ -207,8 +212,7 @@ class ClosedFormGuide(PyroModule):
         for claim in claims:
             if isinstance(claim, ConjugateFactors):
                 factors.order = claim.sites
-                claim.solve(factors, options)
-                local |= {name: factors.natural[name] for name in claim.local}
+                local |= claim.solve(factors, options)
         topics = [claim for claim in claims if isinstance(claim, TopicFactors)]
         for claim in claims:
             if isinstance(claim, FunctionFactors):

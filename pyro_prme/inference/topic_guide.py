@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,20 +12,35 @@ from torch import Tensor, nn
 
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
+from pyro_prme.corpora.rows import RowBatch
 from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.inference.claims import Context, Rule
-from pyro_prme.inference.data import Data
+from pyro_prme.inference.data import Data, Rows
 from pyro_prme.inference.guide import ClosedFormGuide
-from pyro_prme.inference.rules import Conjugate, FirstOf, FromPrior, GaussianFunction, MeanFieldNormal, Point, Topics
+from pyro_prme.inference.plan import Plan
+from pyro_prme.inference.rules import (
+    Conjugate,
+    FirstOf,
+    FromPrior,
+    GaussianFunction,
+    MeanFieldNormal,
+    OneByOne,
+    Point,
+    PoissonSums,
+    Topics,
+)
 from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of_topics
 from pyro_prme.inference.rules.point import FreePoint
+from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.session import evaluating
+from pyro_prme.inference.topic_starts import start_table
 from pyro_prme.models.networks.encoders import TopicEncoder
 from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
 
+_ROWS_OF_PLAN = 8
 _CENTRING = 1000  # documents over which f is centred: the error is a thirtieth of f's spread
 _STICK_RATE = 0.05  # of Adam for V on its logit: with the networks' rate it is far from converged after 30 epochs
 
@@ -54,10 +69,6 @@ class Counts:
         return np.flatnonzero(np.diff(self.counts.indptr))[:size]
 
 
-class _HasCounts(Protocol):
-    counts: sparse.csr_matrix
-
-
 class PRMEGuide(ClosedFormGuide):
     """The paper's guide: points for ell and V, g for h, closed forms for the rest, found and claimed by their form.
 
@@ -78,14 +89,16 @@ class PRMEGuide(ClosedFormGuide):
         *,
         topics: Topics | None = None,
         stick_rate: float = _STICK_RATE,
-        candidates: Sequence[Rule] = (Conjugate(), MeanFieldNormal()),
+        candidates: Sequence[Rule] = (PoissonSums(), Conjugate(), OneByOne(), MeanFieldNormal()),
         name: str | None = None,
     ) -> None:
         roles = model.roles
-        offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point()}
+        offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point(), "dispersion": Point()}
         if "embedding" in roles:
             size: Any = model
-            encoder = TopicEncoder(model.num_topics, size.h_dim) if encoder is None else encoder
+            if encoder is None:
+                own = getattr(model, "default_encoder", None)
+                encoder = own() if own is not None else TopicEncoder(model.num_topics, size.h_dim)
             offered["embedding"] = Amortised(encoder)
         offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
         super().__init__(
@@ -95,6 +108,11 @@ class PRMEGuide(ClosedFormGuide):
             defaults={roles[role]: rule for role, rule in offered.items() if role in roles},
             name=name,
         )
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """As `ClosedFormGuide.plan`; of rows it sees a part, so that what belongs to rows is solved for each batch."""
+        small = [a.head(max(1, min(_ROWS_OF_PLAN, a.size - 1))) if isinstance(a, RowBatch) else a for a in args]
+        return super().plan(*small, **kwargs)
 
     @property
     def topics(self) -> TopicFactors:
@@ -118,10 +136,12 @@ class PRMEGuide(ClosedFormGuide):
         its weights.
         """
         self.restart(seed)
-        if not hasattr(data, "counts"):
-            raise ValueError("Topics start from counts of words: give the data as Counts or as a Corpus.")
+        claims: Any = list(self.claims)
+        topics = next((c for c in claims if isinstance(c, TopicFactors | PoissonFactors)), None)
+        if topics is None:
+            return  # nothing knows what a centre would be: factors start near their prior
         rng = np.random.default_rng(seed)
-        centres, shares = self.topics.start_from(data.counts, start, rng)
+        centres, shares = start_table(topics, _counts_of(data), start, rng)
         num_topics = len(shares)
         sticks, places = self._point("sticks"), self._point("places")
         if sticks is not None:
@@ -149,6 +169,13 @@ class PRMEGuide(ClosedFormGuide):
         network = next(c for c in claims if isinstance(c, NetworkPoint))
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
+
+
+def _counts_of(data: Any) -> sparse.csr_matrix:
+    """The counts of data that have some."""
+    if not hasattr(data, "counts") and not isinstance(data, Rows):
+        raise ValueError("Topics start from counts of words: give the data as Counts, as Rows or as a Corpus.")
+    return sparse.csr_matrix(data.values.numpy() if isinstance(data, Rows) else data.counts)
 
 
 def _projection(centres: np.ndarray, like: Tensor, rng: np.random.Generator) -> Tensor:

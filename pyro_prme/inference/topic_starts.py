@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import torch
 from scipy import sparse
 from sklearn.cluster import kmeans_plusplus
+from torch import Tensor
 
-__all__ = ["STARTS", "Start", "document_start", "kmeans_start", "random_start"]
+from pyro_prme.checks import choice
+
+__all__ = ["STARTS", "Start", "document_start", "kmeans_start", "random_start", "start_table"]
+
+_TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
 
 _SAMPLE = 10_000  # documents that k-means looks at
 _SEEDING = 3000  # documents among which k-means++ looks for its first centres
@@ -107,3 +113,36 @@ def random_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Gene
 
 #: By name, what finds the topics that a fit starts from.
 STARTS = {"kmeans": kmeans_start, "documents": document_start, "random": random_start}
+
+
+class Table(Protocol):
+    """Factors of topics, or of what stands for them, that can begin round centres."""
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """D and K."""
+        ...
+
+    def begin_from(self, centres: Tensor, weight: float, noise: Tensor) -> None:
+        """Topics round centres (K, D), each worth so many tokens, with noise (K, D) in tokens."""
+        ...
+
+
+def start_table(table: Table, counts: sparse.csr_matrix, start: str, rng: np.random.Generator) -> Start:
+    """Puts topics round the centres of a start, which it returns: 10 (N / K) tokens each, and Gamma(1, 0.1) noise.
+
+    Args:
+        table: of the topics.
+        counts: documents x words, all of the corpus or a sample of it.
+        start: a key of `STARTS`; "default" is k-means.
+        rng: decides the start.
+    """
+    name = choice("start", "kmeans" if start == "default" else start, STARTS)
+    num_words, num_topics = table.table_shape
+    if counts.shape[1] != num_words:
+        raise ValueError(f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus.")
+    found = STARTS[name](counts, num_topics, rng)
+    weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
+    noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
+    table.begin_from(torch.as_tensor(found.centres), weight, torch.as_tensor(noise.T))
+    return found

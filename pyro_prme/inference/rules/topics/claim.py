@@ -11,7 +11,6 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.checks import choice
 from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import Gamma
 from pyro_prme.conjugacy.families.base import unwrapped
@@ -30,7 +29,7 @@ from pyro_prme.equations.expectations import expected_log_rows
 from pyro_prme.inference.claims import SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.rules.topics.forms import ChoiceForm, NotThisForm, WordForm, choice_form, word_form
-from pyro_prme.inference.topic_starts import STARTS, Start
+from pyro_prme.inference.topic_starts import start_table
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, sum_of_rows
 from pyro_prme.kernels.sums import inner
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
 __all__ = ["Documents", "TopicFactors"]
-
-_TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
 
 
 class Documents(NamedTuple):
@@ -118,6 +115,10 @@ class TopicFactors(SolvedClaim):
         if self.rule.points:
             return WordMajorPoint(self.gamma, self.total)
         return WordMajorDirichlet(self.gamma, self.total, self._digamma)
+
+    def mean_rows(self, words: Tensor) -> Tensor:
+        """E theta of some words, word-major, (W, K)."""
+        return self.topics_posterior().mean_rows(words)  # type: ignore[attr-defined]
 
     @torch.no_grad()
     def solve(
@@ -362,30 +363,9 @@ class TopicFactors(SolvedClaim):
     # Starts.
 
     def begin(self, data: Any, start: str, seed: int) -> None:
+        """Topics near those of the words, where the data have counts of them."""
         if hasattr(data, "counts") and data.counts.shape[1] == self.gamma.shape[0]:
-            self.start_from(data.counts, start, np.random.default_rng(seed))
-
-    @torch.no_grad()
-    def start_from(self, counts: Any, start: str, rng: np.random.Generator) -> Start:
-        """Puts gamma at gamma0 + 10 (N / K) centre + Gamma(1, 0.1) noise, and returns the centres.
-
-        Args:
-            counts: documents x words.
-            start: a key of `topic_starts.STARTS`; "default" is k-means.
-            rng: decides the start.
-        """
-        counts = sound_csr(counts)
-        num_words, num_topics = self.gamma.shape
-        if counts.shape[1] != num_words:
-            raise ValueError(
-                f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus."
-            )
-        name = choice("start", "kmeans" if start == "default" else start, STARTS)
-        found = STARTS[name](counts, num_topics, rng)
-        weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
-        noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
-        self.set(self.prior() + torch.as_tensor(weight * found.centres.T + noise, dtype=self.gamma.dtype))
-        return found
+            start_table(self, sound_csr(data.counts), start, np.random.default_rng(seed))
 
     # Natural steps.
 
@@ -410,6 +390,21 @@ class TopicFactors(SolvedClaim):
     def prior(self) -> Tensor:
         """gamma0 as the model had it last, word-major, broadcastable to (D, K)."""
         return self._prior.mT
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """D and K."""
+        return self.gamma.shape[0], self.gamma.shape[1]
+
+    def begin_from(self, centres: Tensor, weight: float, noise: Tensor) -> None:
+        """Topics round centres, worth so many tokens.
+
+        Args:
+            centres: shape (K, D), rows that sum to one.
+            weight: tokens behind each centre.
+            noise: tokens, added to each cell, (K, D).
+        """
+        self.set(self.prior() + (weight * centres + noise).mT.to(self.gamma.dtype))
 
     @torch.no_grad()
     def set(self, gamma: Tensor) -> None:
