@@ -16,13 +16,23 @@ from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.inference.claims import Context, Rule
 from pyro_prme.inference.data import Data
 from pyro_prme.inference.guide import ClosedFormGuide
-from pyro_prme.inference.rules import Conjugate, FirstOf, FromPrior, GaussianFunction, MeanFieldNormal, Point, Topics
+from pyro_prme.inference.rules import (
+    AmortisedNormal,
+    Conjugate,
+    FirstOf,
+    FromPrior,
+    GaussianFunction,
+    MeanFieldNormal,
+    Only,
+    Point,
+    Topics,
+)
 from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of_topics
+from pyro_prme.inference.rules.normal_guide import FreeNormal
 from pyro_prme.inference.rules.point import FreePoint
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_starts import STARTS
-from pyro_prme.models.networks.encoders import TopicEncoder
 from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
@@ -69,7 +79,7 @@ class PRMEGuide(ClosedFormGuide):
         rules: by site, instead of those of the paper.
         topics: how loadings and topics are updated.
         stick_rate: learning rate of V.
-        candidates, name: see `ClosedFormGuide`; candidates come after `topics`.
+        candidates, name: see `ClosedFormGuide`; candidates come after `topics` and before what has no closed form.
     """
 
     def __init__(
@@ -80,20 +90,23 @@ class PRMEGuide(ClosedFormGuide):
         *,
         topics: Topics | None = None,
         stick_rate: float = _STICK_RATE,
-        candidates: Sequence[Rule] = (Conjugate(), MeanFieldNormal()),
+        candidates: Sequence[Rule] = (Conjugate(),),
         name: str | None = None,
     ) -> None:
-        roles = model.roles
-        offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point()}
+        roles, amortised = model.roles, AmortisedNormal(model.default_network)
+        # with a density on its own scale, a stick that nothing uses is a point at 0, and raises a learned alpha
+        sticks = Point(True if model.priors else None, learning_rate=stick_rate)
+        offered: dict[str, Rule] = {"sticks": sticks, "places": FirstOf(Point(), MeanFieldNormal())}
         if "embedding" in roles:
-            size: Any = model
-            encoder = TopicEncoder(model.num_topics, size.h_dim) if encoder is None else encoder
-            offered["embedding"] = Amortised(encoder)
+            reader: Any = model
+            encoder = reader.default_encoder() if encoder is None else encoder
+            offered["embedding"] = FirstOf(Amortised(encoder), amortised)
         offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
+        numbers = Only([roles[name] for name in model.priors], Point())
         super().__init__(
             model,
             rules,
-            candidates=(topics or Topics(), *candidates),
+            candidates=(topics or Topics(), *candidates, numbers, amortised, MeanFieldNormal()),
             defaults={roles[role]: rule for role, rule in offered.items() if role in roles},
             name=name,
         )
@@ -106,12 +119,12 @@ class PRMEGuide(ClosedFormGuide):
             raise ValueError("No site of the model was claimed as topics of words: print the guide's plan to see why.")
         return found
 
-    def _point(self, role: str) -> FreePoint | None:
-        """The point that stands for a role."""
+    def _point(self, role: str) -> FreePoint | FreeNormal | None:
+        """The point, or the Normal with its location, that stands for a role."""
         model: Any = self.model
         name = model.roles.get(role)
         claims: Any = list(self.claims)
-        return next((c for c in claims if isinstance(c, FreePoint) and name in c.sites), None)
+        return next((c for c in claims if isinstance(c, FreePoint | FreeNormal) and name in c.sites), None)
 
     def begin(self, data: Data, start: str, seed: int) -> None:
         """Topics from a start of `starts.STARTS` ("default" is k-means), places and sticks that go with them.
@@ -139,10 +152,10 @@ class PRMEGuide(ClosedFormGuide):
         topics.set(topics.prior() + torch.as_tensor(weight * centres.T + noise, dtype=topics.gamma.dtype))
         sticks, places = self._point("sticks"), self._point("places")
         if sticks is not None:
-            smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.free.dtype)
+            smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.value().dtype)
             sticks.set(sticks_from_weights(smooth / smooth.sum()))
         if places is not None:
-            places.set(_projection(centres, places.free, rng))
+            places.set(_projection(centres, places.value(), rng))
 
     @torch.no_grad()
     def after_epoch(self, data: Data) -> None:

@@ -12,6 +12,7 @@ from pyro_prme.conjugacy import Structure
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.inference.claims import Claim, Context, OpenClaim, Refusal, Rule
 from pyro_prme.inference.rules.normal_guide import is_real
+from pyro_prme.inference.rules.shrinking import shrinking
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 
 __all__ = ["Amortised", "NetworkPoint", "rows_of_topics"]
@@ -33,6 +34,8 @@ class Amortised(Rule):
         for name in free:
             if not is_real(structure.trace.nodes[name]["fn"]):
                 reasons[name] = "it is not real-valued, and the inference network's output is"
+            elif why := shrinking(structure, name):
+                reasons[name] = why
             else:
                 return NetworkPoint(name, self.encoder)
         return Refusal(reasons)
