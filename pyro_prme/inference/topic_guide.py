@@ -30,6 +30,7 @@ from pyro_prme.inference.rules import (
 from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of_topics
 from pyro_prme.inference.rules.normal_guide import FreeNormal
 from pyro_prme.inference.rules.point import FreePoint
+from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_starts import STARTS
@@ -90,7 +91,7 @@ class PRMEGuide(ClosedFormGuide):
         *,
         topics: Topics | None = None,
         stick_rate: float = _STICK_RATE,
-        candidates: Sequence[Rule] = (Conjugate(),),
+        candidates: Sequence[Rule] | None = None,
         name: str | None = None,
     ) -> None:
         roles, amortised = model.roles, AmortisedNormal(model.default_network)
@@ -102,6 +103,8 @@ class PRMEGuide(ClosedFormGuide):
             encoder = reader.default_encoder() if encoder is None else encoder
             offered["embedding"] = FirstOf(Amortised(encoder), amortised)
         offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
+        if candidates is None:
+            candidates = (Conjugate([roles["assignment"]] if "assignment" in roles else ()),)
         numbers = Only([roles[name] for name in model.priors], Point())
         super().__init__(
             model,
@@ -139,8 +142,11 @@ class PRMEGuide(ClosedFormGuide):
         if not hasattr(data, "counts"):
             raise ValueError("Topics start from counts of words: give the data as Counts or as a Corpus.")
         counts = sparse.csr_matrix(data.counts)
-        topics = self.topics
-        num_words, num_topics = topics.gamma.shape
+        claims: Any = list(self.claims)
+        topics: Any = next((c for c in claims if isinstance(c, TopicFactors)), None) or topic_table(claims)
+        if topics is None:
+            return  # nothing knows what a centre would be: factors start near their prior
+        num_words, num_topics = topics.table_shape
         if counts.shape[1] != num_words:
             raise ValueError(
                 f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus."
@@ -149,7 +155,7 @@ class PRMEGuide(ClosedFormGuide):
         centres, shares = STARTS[start](counts, num_topics, rng)
         weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
         noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
-        topics.set(topics.prior() + torch.as_tensor(weight * centres.T + noise, dtype=topics.gamma.dtype))
+        topics.begin_from(torch.as_tensor(centres), weight, torch.as_tensor(noise.T))
         sticks, places = self._point("sticks"), self._point("places")
         if sticks is not None:
             smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.value().dtype)

@@ -127,11 +127,11 @@ class TopicModel(PyroModule):
         self.check(batch)
         if not self.priors:
             return self.generate(batch)
-        dtype = torch.get_default_dtype()
-        drawn = {name: pyro.sample(name, prior) for name, prior in self.priors.items()}
-        return self.with_numbers(**{n: x if x.dtype == dtype else x.to(dtype) for n, x in drawn.items()}).generate(
-            batch
-        )
+        drawn: dict[str, Any] = {}
+        for name, prior in self.priors.items():
+            value = pyro.sample(name, prior)  # type: ignore[arg-type]
+            drawn[name] = value if value.dtype == torch.get_default_dtype() else value.to(torch.get_default_dtype())
+        return self.with_numbers(**drawn).generate(batch)
 
     def generate(self, batch: Batch) -> Tensor:
         """The model's program, its numbers being what they are."""

@@ -13,6 +13,7 @@ from pyro_prme.corpora.batch import Batch
 from pyro_prme.inference.claims import Claim, Context, OpenClaim, Refusal, Rule
 from pyro_prme.inference.rules.normal_guide import is_real
 from pyro_prme.inference.rules.shrinking import shrinking
+from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 
 __all__ = ["Amortised", "NetworkPoint", "rows_of_topics"]
@@ -76,6 +77,8 @@ def batch_among(args: Sequence[Any]) -> Batch:
 def rows_of_topics(context: Context, batch: Batch) -> Tensor:
     """E theta of the batch's distinct words, word-major (W, K), of the first claim that holds topics."""
     topics = next((claim for claim in context.claims if isinstance(claim, TopicFactors)), None)
+    if topics is None and (table := topic_table(context.claims)) is not None:
+        return table.mean_rows(batch.words)
     if topics is None:
         raise ValueError(
             "The inference network reads topics of words, and no site of the model was claimed as such: give an "

@@ -367,6 +367,21 @@ class TopicFactors(SolvedClaim):
         """gamma0 as the model had it last, word-major, broadcastable to (D, K)."""
         return self._prior.mT
 
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """D and K."""
+        return self.gamma.shape[0], self.gamma.shape[1]
+
+    def begin_from(self, centres: Tensor, weight: float, noise: Tensor) -> None:
+        """Topics round centres, worth so many tokens.
+
+        Args:
+            centres: shape (K, D), rows that sum to one.
+            weight: tokens behind each centre.
+            noise: tokens, added to each cell, (K, D).
+        """
+        self.set(self.prior() + (weight * centres + noise).mT.to(self.gamma.dtype))
+
     @torch.no_grad()
     def set(self, gamma: Tensor) -> None:
         """Replaces gamma, word-major (D, K), and forgets the pending counts."""
