@@ -16,18 +16,22 @@ __all__ = [
     "SETTINGS",
     "all_settings",
     "choice",
+    "concentration",
     "flag",
     "fraction",
     "number",
     "positive",
     "refusal",
     "share_or_number",
+    "size",
     "whole",
     "widths",
 ]
 
 _SHOWN = 60  # characters of a wrong value in a message
 _LAYERS = 1000  # most layers of a network
+_LARGEST_SIZE = 2**31 - 1  # of a dimension of a tensor
+_EXTREME = 1e10  # the largest concentration of a Gamma, Beta or Dirichlet distribution; the smallest is 1 / _EXTREME
 
 
 def refusal(name: str, value: Any, allowed: str) -> ValueError:
@@ -84,6 +88,22 @@ def positive(name: str, value: Any) -> float:
     return number(name, value, above=0)
 
 
+def size(name: str, value: Any, least: int = 1) -> int:
+    """The value as an int, if it is a whole number of at least `least` that a tensor may have as a size."""
+    checked = whole(name, value, least)
+    if checked > _LARGEST_SIZE:
+        raise refusal(name, value, f"a whole number from {least} to {_LARGEST_SIZE}")
+    return checked
+
+
+def concentration(name: str, value: Any) -> float:
+    """The value as a float, if it is above 0 and within the limits between which bounds and scores are finite."""
+    checked = positive(name, value)
+    if not 1 / _EXTREME <= checked <= _EXTREME:
+        raise refusal(name, value, f"a number from {1 / _EXTREME:g} to {_EXTREME:g}")
+    return checked
+
+
 def fraction(name: str, value: Any) -> float:
     """The value as a float, if it lies between 0 and 1 and is neither."""
     return number(name, value, above=0, below=1)
@@ -134,15 +154,15 @@ def _plain(value: Any) -> Any:
 
 #: The settings of models, guides and trainers that are numbers or flags, and the check of each.
 SETTINGS: Mapping[str, Callable[[str, Any], Any]] = {
-    "num_topics": partial(whole, least=2),
-    "vocab_size": whole,
+    "num_topics": partial(size, least=2),
+    "vocab_size": size,
     "num_documents": whole,
-    "alpha": positive,
-    "beta": positive,
-    "gamma0": positive,
-    "embedding_dim": whole,
-    "h_dim": whole,
-    "ell_dim": whole,
+    "alpha": concentration,
+    "beta": concentration,
+    "gamma0": concentration,
+    "embedding_dim": size,
+    "h_dim": size,
+    "ell_dim": size,
     "h_scale": positive,
     "ell_scale": positive,
     "encoder_hidden": widths,

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from pyro_prme.answers.fitted import FittedTopicModel
 from pyro_prme.answers.posterior import Posterior, default_dtype
-from pyro_prme.checks import SETTINGS, choice, refusal, whole
+from pyro_prme.checks import SETTINGS, choice, refusal, size, whole
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.inference.build import MODELS, PRESETS, build
 from pyro_prme.inference.topic_starts import STARTS
@@ -200,7 +200,7 @@ class PRMETopicModel(FittedTopicModel):
 
     def _check_settings(self) -> None:
         """Refuses every setting of a wrong type or range, with its name and what it may be."""
-        whole("n_components", self.n_components, 2)
+        size("n_components", self.n_components, 2)
         for name in ("max_iter", "total_samples"):
             whole(name, getattr(self, name))
         known: dict[str, Iterable[str]] = {"model": MODELS, "preset": PRESETS, "mode": MODES, "start": STARTS}

@@ -106,6 +106,10 @@ class Claim(nn.Module):
             share: of this run in what the step is made of; the shares of all runs add up to one.
         """
 
+    def pending_parts(self) -> list[Tensor]:
+        """What is pending, as tensors that several workers may add up in place before the natural step."""
+        return []
+
     def natural_step(self, rate: float) -> None:
         """Moves natural parameters towards the target of what is pending, and forgets that."""
 

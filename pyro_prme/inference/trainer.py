@@ -22,6 +22,7 @@ from pyro_prme.inference.optimisers import make_optimisers
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import evaluating
+from pyro_prme.inference.workers import Workers, pending_parts
 
 __all__ = ["TrainOptions", "Trainer"]
 
@@ -77,12 +78,26 @@ class Trainer:
         data: what to fit.
         options: how.
         start: passed to the guide's `begin`; None goes on from the guide's state.
+        workers: with which this process fits together; each has the same guide and data, and takes its part of each
+            batch. Batches are then `batch_size` rows for each of them.
     """
 
     def __init__(
-        self, guide: ClosedFormGuide, data: Data, options: TrainOptions | None = None, *, start: str | None = "default"
+        self,
+        guide: ClosedFormGuide,
+        data: Data,
+        options: TrainOptions | None = None,
+        *,
+        start: str | None = "default",
+        workers: Workers | None = None,
     ) -> None:
+        self.workers = workers or Workers()
         self.guide, self.data, self.options = guide, data, options or TrainOptions()
+        if self.workers.size > 1:
+            centring: list[Any] = [m for whole in self._modules() for m in whole.modules()]
+            for module in centring:
+                if hasattr(module, "mean_over_batch"):
+                    module.mean_over_batch = self.workers.mean
         if not len(data):
             raise ValueError("The data have no rows: there is nothing to fit.")
         self.rng = np.random.default_rng(self.options.seed)
@@ -100,11 +115,13 @@ class Trainer:
         typical = getattr(self.data, "typical_rows", None)
         return typical(8) if typical is not None else np.arange(min(8, len(self.data)))
 
-    def _make_optimisers(self) -> list[torch.optim.Optimizer]:
-        modules: list[nn.Module] = [self.guide]
+    def _modules(self) -> list[nn.Module]:
         model = self.guide.model
-        if isinstance(model, nn.Module):
-            modules.append(model)
+        return [self.guide, model] if isinstance(model, nn.Module) else [self.guide]
+
+    def _make_optimisers(self) -> list[torch.optim.Optimizer]:
+        modules = self._modules()
+        model = self.guide.model
         stored: list[Tensor] = []
         if not isinstance(model, nn.Module):
             with poutine.trace(param_only=True) as found:
@@ -127,20 +144,21 @@ class Trainer:
         """The numbers of all rows, once each, in batches."""
         size = len(self.data)
         order = self.rng.permutation(size) if shuffle else np.arange(size)
-        yield from np.array_split(order, -(-size // self.options.batch_size))
+        yield from np.array_split(order, -(-size // (self.options.batch_size * self.workers.size)))
 
     def step(self, rows: np.ndarray) -> dict[str, float]:
         """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
-        args = self.data.batch(rows)
+        mine, share = self.workers.part(rows)
+        args = self.data.batch(mine)
         run, terms = self._expect(args, slow=False)
         online = self.options.mode == "online"
-        self._gather(run, 1.0 if online else len(rows) / len(self.data))
+        self._gather(run, share if online else share * len(rows) / len(self.data))
         if self.optimisers:
-            self._gradient_steps(args, run)
+            self._gradient_steps(args, run, share)
         self.steps += 1
         if online:
             self._natural_step(robbins_monro_rate(self.steps, self.options.delay, self.options.decay))
-        return terms
+        return terms if self.workers.size == 1 else {name: share * term for name, term in terms.items()}
 
     def _gather(self, run: Run, share: float) -> None:
         claims: Any = list(self.guide.claims)
@@ -149,21 +167,24 @@ class Trainer:
 
     def _natural_step(self, rate: float) -> None:
         claims: Any = list(self.guide.claims)
+        self.workers.sum_(pending_parts(claims))
         for claim in claims:
             claim.natural_step(rate)
 
-    def _gradient_steps(self, args: tuple, run: Run) -> None:
+    def _gradient_steps(self, args: tuple, run: Run, share: float) -> None:
         held = RunOptions(held=run.local)
         with pyro.validation_enabled(False):
             for _ in range(self.options.gradient_steps):
                 for optimiser in self.optimisers:
                     optimiser.zero_grad()
-                objective = -self.guide.run(*args, options=held).objective()
+                objective = -share * self.guide.run(*args, options=held).objective()
                 if not objective.requires_grad:
                     return
                 objective.backward()
+                self.workers.sum_gradients(self.optimisers)
                 for optimiser in self.optimisers:
                     optimiser.step()
+        self.workers.average_running(self._modules())
 
     @torch.no_grad()
     def _expect(self, args: tuple, *, slow: bool) -> tuple[Run, dict[str, float]]:
@@ -186,12 +207,16 @@ class Trainer:
         """One pass over the data; returns and records its running bound: each batch as its step found it."""
         totals: dict[str, float] = {}
         batch_mode = self.options.mode == "batch"
+        if self.workers.size > 1:  # noise of its own for each worker, that only seed, step, rank and size decide
+            seed = self.workers.seed(self.options.seed, self.steps)
+            self._torch_state = torch.Generator().manual_seed(seed).get_state()
         with self._random_state():
             slow = self._slow_terms() if batch_mode else {}
             for rows in self.batches(shuffle=True):
                 share = len(rows) / len(self.data)
                 for name, term in self.step(rows).items():
                     totals[name] = totals.get(name, 0.0) + share * term
+            totals = self.workers.sum_numbers(totals)
             if batch_mode:
                 self._natural_step(1.0)
             else:

@@ -1,5 +1,6 @@
 """The explorer page in a real browser with the network off: what it says, how it is used, and that it asks nothing."""
 
+import dataclasses
 import json
 import os
 import re
@@ -7,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from pyro_prme.explorer import explore
+from pyro_prme.equations.updates import assignment_probabilities, loadings_update, solve_epsilon
+from pyro_prme.explorer import explore, page_data, page_html
 
 AXE = Path(os.environ.get("PRME_AXE", Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"))
 
@@ -70,6 +73,71 @@ def test_a_moved_document_gets_the_topics_that_the_model_would_give_it(pages, re
         np.testing.assert_allclose(moved, expected[n] / expected[n].sum(), atol=0.03)
         stored = page.evaluate(f"[...pyroPrme.sharesOf({n}, null)]")
         np.testing.assert_allclose(stored, expected[n] / expected[n].sum(), atol=0.02)
+
+
+@pytest.mark.parametrize("form", ["shape", "scale"])
+def test_the_updates_of_a_moved_document_are_those_of_the_library(pages, shape_fit, tmp_path, form):
+    """With loadings that are very different, and the same everywhere, so that interpolation changes nothing."""
+    data = page_data(*shape_fit)
+    rng = np.random.default_rng(0)
+    T, side = data.loadings.shape[:2]
+    p, f = rng.dirichlet(np.ones(T)), rng.normal(0, 1.5, T)
+    concentration = torch.tensor(5 * p if form == "scale" else 5 * p * np.exp(f) / (p @ np.exp(f)))
+    rate = torch.tensor(np.exp(-f) if form == "scale" else np.ones(T))
+    flat = np.broadcast_to((concentration / rate).numpy()[:, None, None], (T, side, side)) * np.linspace(
+        1, 1 + 1e-9, side
+    )
+    path = tmp_path / "page.html"
+    path.write_text(page_html(dataclasses.replace(data, loadings=flat, weights=5 * p if form == "scale" else None)))
+    page = pages.open(path)
+    for n in (0, 3, 11, 40):
+        row = data.counts[[n]]
+        theta, count = torch.tensor(data.topics[:, row.indices].T), torch.tensor(row.data, dtype=torch.float64)
+        tokens = count.sum()[None]
+        taken = tokens * torch.full((T,), 1 / T, dtype=torch.float64)
+        for _ in range(200):
+            epsilon = solve_epsilon((concentration + taken)[None], rate[None], tokens, concentration.sum()[None])
+            a, b = loadings_update(concentration, taken[None], rate[None], tokens, epsilon)
+            taken = count @ assignment_probabilities(a.digamma() - b.log(), theta.log())
+        expected = (a / b)[0] / (a / b).sum()
+        moved = page.evaluate(f"[...pyroPrme.sharesOf({n}, [0, 0])]")
+        np.testing.assert_allclose(moved, expected, atol=0.02)
+
+
+def test_a_document_without_words_has_the_topics_of_its_place(pages, shape_fit, tmp_path):
+    data = page_data(*shape_fit)
+    T, side = data.loadings.shape[:2]
+    slopes = np.random.default_rng(1).normal(0, 2, (T, 2))
+    line = np.linspace(-1, 1, side)
+    loadings = np.exp(slopes[:, :1, None] * line + slopes[:, 1:, None] * line[:, None])
+    path = tmp_path / "page.html"
+    path.write_text(page_html(dataclasses.replace(data, loadings=loadings)))
+    page = pages.open(path)
+    for place in ((0.6, -0.3), (-0.8, 0.9)):
+        expected = np.exp(slopes @ place)
+        shares = page.evaluate(f"[...pyroPrme.sharesOf(7, {json.dumps(place)})]")
+        np.testing.assert_allclose(shares, expected / expected.sum(), atol=0.01)
+
+
+def test_the_map_goes_nearer_and_farther(pages, shape_page):
+    page = pages.open(shape_page, "#document=5&tab=document")
+    assert page.is_disabled("#farther")
+    page.click("#nearer")
+    page.click("#nearer")
+    marker, square = page.locator("#marker").bounding_box(), page.locator("#square").bounding_box()
+    there = page.evaluate("[pyroPrme.data.x[5], pyroPrme.data.y[5]]")
+    middle = np.clip(there, -0.75, 0.75)
+    expected = (np.array(there) - middle) * 4 * square["width"] / 2 + square["width"] / 2
+    assert marker["x"] + 15 - square["x"] == pytest.approx(expected[0], abs=1.5)
+    page.mouse.move(marker["x"] + 15, marker["y"] + 15)
+    page.mouse.down()
+    page.mouse.move(marker["x"] + 15 + square["width"] / 8, marker["y"] + 15, steps=3)
+    page.mouse.up()
+    until(page, "pyroPrme.state.place !== null")
+    assert page.evaluate("pyroPrme.state.place[0]") == pytest.approx(there[0] + 1 / 16, abs=0.01)
+    page.click("#farther")
+    page.click("#farther")
+    assert page.is_disabled("#farther")
 
 
 def test_dragging_with_the_pointer_and_the_arrow_keys(pages, shape_page):
@@ -194,6 +262,36 @@ def test_the_words_of_a_document_are_all_there_and_named_by_topic(pages, shape_p
     absent = page.locator("#surprises section >> nth=0").locator(".word").all_inner_texts()
     assert absent
     assert not set(absent) & set(expected)
+
+
+def test_large_counts_and_large_vocabularies_are_unpacked(pages, shape_fit, tmp_path):
+    data = page_data(*shape_fit)
+    path = tmp_path / "page.html"
+    path.write_text(page_html(dataclasses.replace(data, counts=data.counts * 137)))
+    page = pages.open(path)
+    start, end = data.counts.indptr[4:6]
+    assert (
+        page.evaluate(f"[...pyroPrme.data.counts.slice({start}, {end})]")
+        == (137 * data.counts.data[start:end]).tolist()
+    )
+    assert page.evaluate(f"[...pyroPrme.data.words.slice({start}, {end})]") == data.counts.indices[start:end].tolist()
+
+
+def test_texts_are_read_with_their_words_coloured(pages, shape_fit, tmp_path):
+    posterior, corpus = shape_fit
+    texts = [f"<b>Text</b> {n}: A0 and b3,\nunknown words." for n in range(60)]
+    page = pages.open(explore(posterior, corpus, tmp_path / "p.html", texts=texts), "#document=9&tab=document")
+    assert page.inner_text("#text") == texts[9]
+    assert page.locator("#text .token").all_inner_texts() == []  # a0 is no run of letters
+    words = tuple(f"{word[0] * 3}{chr(97 + i)}" for i, word in enumerate(corpus.vocabulary))
+    renamed = dataclasses.replace(
+        page_data(posterior, corpus, texts=[f"{words[0].upper()}, {words[9]}!"] * 60), vocabulary=words
+    )
+    (tmp_path / "q.html").write_text(page_html(renamed))
+    page = pages.open(tmp_path / "q.html", "#document=9&tab=document")
+    assert page.locator("#text .token").all_inner_texts() == [words[0].upper(), words[9]]
+    with pytest.raises(ValueError, match="2 texts for 60 documents"):
+        explore(posterior, corpus, tmp_path / "p.html", texts=texts[:2])
 
 
 def test_a_document_without_words_and_a_model_without_places_are_shown(pages, shape_page, hdp_page):

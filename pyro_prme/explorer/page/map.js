@@ -4,8 +4,21 @@ const clamped = ([x, y]) => [Math.min(1, Math.max(-1, x)), Math.min(1, Math.max(
 const tops = new Map();
 let size = 0; // CSS pixels of a side
 
-const across = (x) => ((x + 1) / 2) * size;
-const down = (y) => ((1 - y) / 2) * size;
+// The part of the square that is shown: its middle, and how many times larger it is than life.
+const frame = { x: 0, y: 0, near: 1 };
+const across = (x) => (((x - frame.x) * frame.near + 1) / 2) * size;
+const down = (y) => ((1 - (y - frame.y) * frame.near) / 2) * size;
+const toPlace = ([left, top]) => [frame.x + ((2 * left) / size - 1) / frame.near, frame.y + (1 - (2 * top) / size) / frame.near];
+
+function show(middle, near) {
+  frame.near = Math.min(16, Math.max(1, near));
+  const most = 1 - 1 / frame.near;
+  [frame.x, frame.y] = middle.map((v) => Math.min(most, Math.max(-most, v)));
+  $("nearer").disabled = frame.near >= 16;
+  $("farther").disabled = frame.near <= 1;
+  drawPaint();
+  drawRings();
+}
 
 // How surely there are documents near each point of the paintboxes, from 0 to 1: nothing is learned where there are none.
 function known() {
@@ -39,7 +52,7 @@ function relative(t) {
   return row.map((value, at) => sure[at] * Math.min(1, value / tops.get(t)));
 }
 
-function paintInto(context, width, t, other, fine) {
+function paintInto(context, width, t, other, fine, { x, y, near } = { x: 0, y: 0, near: 1 }) {
   const image = context.createImageData(fine, fine);
   const one = relative(t), two = other === null ? null : relative(other), last = data.side - 1;
   const look = (grid, u, v) => {
@@ -47,9 +60,9 @@ function paintInto(context, width, t, other, fine) {
     return (1 - b) * ((1 - a) * grid[at] + a * grid[at + 1]) + b * ((1 - a) * grid[at + data.side] + a * grid[at + data.side + 1]);
   };
   for (let r = 0, at = 0; r < fine; r++) {
-    const v = (1 - r / (fine - 1)) * last;
+    const v = ((y + (1 - (2 * r) / (fine - 1)) / near + 1) / 2) * last;
     for (let c = 0; c < fine; c++, at += 4) {
-      const u = (c / (fine - 1)) * last;
+      const u = ((x + ((2 * c) / (fine - 1) - 1) / near + 1) / 2) * last;
       image.data.set(paintColour(look(one, u, v), two ? look(two, u, v) : null), at);
       image.data[at + 3] = 255;
     }
@@ -67,14 +80,14 @@ function drawPaint() {
   const context = sharp($("paint"), size, size), { topic, other } = state;
   context.fillStyle = css(palette.box);
   context.fillRect(0, 0, size, size);
-  if (hasPlaces()) paintInto(context, size, topic, other, 200);
-  const many = data.N > 5000, ring = many ? 0.5 : 0.8;
+  if (hasPlaces()) paintInto(context, size, topic, other, 200, frame);
+  const many = data.N / frame.near ** 2 > 4000, ring = many ? 0.5 : 0.8;
   const share = (n) => data.shares[n * data.T + topic] + (other === null ? 0 : data.shares[n * data.T + other]);
   context.fillStyle = css(palette.ink, many ? 0.18 : 0.32);
-  const dot = many ? 1.4 : 2.2, lit = [];
+  const dot = many ? 1.4 : 2.2, lit = [], least = many ? 0.25 : 0.1;
   for (let n = 0; n < data.N; n++) {
     const [x, y] = place(n);
-    if (share(n) > 0.1) lit.push(n);
+    if (share(n) > least) lit.push(n);
     else context.fillRect(across(x) - dot / 2, down(y) - dot / 2, dot, dot);
   }
   lit.sort((a, b) => share(a) - share(b));
@@ -88,7 +101,7 @@ function drawPaint() {
     context.strokeStyle = css(palette.ink);
     context.stroke();
   }
-  const text = `Map of ${plural(data.N, "document")}${hasPlaces() ? `, painted where topic ${label(topic)} is strong` : ""}; ${plural(lit.length, "document")} with more than a tenth of it.`;
+  const text = `Map of ${plural(data.N, "document")}${hasPlaces() ? `, painted where topic ${label(topic)} is strong` : ""}; ${plural(lit.length, "document")} with more than ${percent(least)} of it.`;
   $("paint").setAttribute("aria-label", text);
 }
 
@@ -118,6 +131,7 @@ function drawRings() {
     context.stroke();
   }
   const [x, y] = clamped(now);
+  marker.hidden = Math.max(Math.abs(x - frame.x), Math.abs(y - frame.y)) * frame.near > 1.02;
   marker.style.left = `${across(x)}px`;
   marker.style.top = `${down(y)}px`;
   marker.setAttribute("aria-label", `${data.documents[state.document]} on the map${hasPlaces() ? ": drag it, or move it with the arrow keys; Escape puts it back" : ""}`);
@@ -160,21 +174,22 @@ function startMap() {
     return [event.clientX - box.left, event.clientY - box.top];
   };
   square.addEventListener("click", (event) => {
-    if (event.target === marker) return;
+    if (event.target.tagName !== "CANVAS" || pulled) return;
     const n = nearest(...where(event));
     if (n !== null) set({ document: n, place: null, tab: "document" });
   });
   square.addEventListener("pointermove", (event) => {
-    if (event.target === marker) return;
+    if (event.target.tagName !== "CANVAS") return;
     const [x, y] = where(event), n = nearest(x, y);
     hint.hidden = n === null;
-    square.style.cursor = n === null ? "" : "pointer";
+    square.style.cursor = n === null ? (frame.near > 1 ? "move" : "") : "pointer";
     if (n === null) return;
     hint.textContent = data.documents[n];
     hint.style.left = `${Math.min(across(data.x[n]), size - hint.offsetWidth - 4)}px`;
     hint.style.top = `${Math.max(down(data.y[n]) - 30, 2)}px`;
   });
   square.addEventListener("pointerleave", () => (hint.hidden = true));
+  startZoom(square, where);
   if (hasPlaces()) startMarker(marker, where);
   view(["topic", "other"], drawPaint);
   view(["topic", "other", "document", "place", "word"], drawRings);
@@ -184,6 +199,34 @@ function startMap() {
     drawPaint();
     drawRings();
   }).observe(square);
+}
+
+let pulled = false; // whether the pointer has moved the map since it went down
+
+function startZoom(square, where) {
+  const middle = () => (state.document === null ? [frame.x, frame.y] : clamped(state.place || place(state.document)));
+  $("nearer").addEventListener("click", () => show(middle(), 2 * frame.near));
+  $("farther").addEventListener("click", () => show([frame.x, frame.y], frame.near / 2));
+  $("farther").disabled = true;
+  square.addEventListener("dblclick", (event) => event.target.tagName === "CANVAS" && show(toPlace(where(event)), 2 * frame.near));
+  let grip = null;
+  square.addEventListener("pointerdown", (event) => {
+    pulled = false;
+    if (event.target.tagName === "CANVAS" && frame.near > 1) grip = toPlace(where(event));
+  });
+  square.addEventListener("pointermove", (event) => {
+    if (!grip || !event.buttons) return;
+    const now = toPlace(where(event));
+    if (!pulled && Math.hypot(now[0] - grip[0], now[1] - grip[1]) * frame.near * size < 8) return;
+    pulled = true;
+    show([frame.x + grip[0] - now[0], frame.y + grip[1] - now[1]], frame.near);
+  });
+  window.addEventListener("pointerup", () => (grip = null));
+  view(["document"], () => {
+    if (state.document === null || frame.near === 1) return;
+    const [x, y] = clamped(place(state.document));
+    if (Math.max(Math.abs(x - frame.x), Math.abs(y - frame.y)) * frame.near > 1) show([x, y], frame.near);
+  });
 }
 
 function startMarker(marker, where) {
@@ -205,7 +248,7 @@ function startMarker(marker, where) {
   marker.addEventListener("pointermove", (event) => {
     if (!marker.hasPointerCapture(event.pointerId)) return;
     const [x, y] = where(event);
-    move([(2 * x) / size - 1, 1 - (2 * y) / size]);
+    move(toPlace([x, y]));
   });
   marker.addEventListener("pointerup", () => requestAnimationFrame(() => writeLink("replace")));
   const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };

@@ -38,7 +38,7 @@ function arrange(header, a) {
     loadings = fromLogs(a.loadings, a.loadingFloor, a.loadingStep, T);
   }
   return {
-    ...header, T, W, N, theta, overall, shares, loadings, side, pointer, words,
+    ...header, documents: header.documents.map((name) => (/^\d+$/.test(name) ? `Document ${name}` : name)), T, W, N, theta, overall, shares, loadings, side, pointer, words,
     counts: variableNumbers(a.entryCounts, pointer[N]), numbers: a.topicNumbers, usage: a.usage, rows: a.rows,
     lengths: a.lengths, order: [...a.order], weights: a.weights || null,
     correlation: (s, t) => a.correlations[s * T + t] / 10000,

@@ -88,7 +88,7 @@ class ConjugateFactors(Claim):
         """Replaces the natural parameters of a kept site."""
         place = self.kept.index(name)
         for key, value in natural.items():
-            setattr(self, f"natural_{place}_{key}", value.detach())
+            setattr(self, f"natural_{place}_{key}", value.detach().clone())
 
     @torch.no_grad()
     def gather(self, run: Run, share: float = 1.0) -> None:
@@ -98,6 +98,9 @@ class ConjugateFactors(Claim):
             self._pending[name] = {
                 key: share * part if pending is None else pending[key] + share * part for key, part in target.items()
             }
+
+    def pending_parts(self) -> list[Tensor]:
+        return [part for target in self._pending.values() for part in target.values()]
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:

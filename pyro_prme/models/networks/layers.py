@@ -7,7 +7,7 @@ has half of them in each (its Table 3): `encoders.encoder_of_depth` and `decoder
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +68,11 @@ class Stack(nn.Module):
         return x
 
 
+def mean_of_rows(x: Tensor) -> Tensor | None:
+    """The mean over rows; None for a single one, which says nothing of the others."""
+    return x.mean(0) if len(x) > 1 else None
+
+
 class RandomFunction(nn.Module):
     """What every decoder has: centring and bounds, so that sum_k Z_nk stays finite. A subclass has `topic_centred`.
 
@@ -93,6 +98,8 @@ class RandomFunction(nn.Module):
         self.max_mean, self.max_variance = max_mean, max_variance
         self.register_buffer("running_mean", torch.zeros(num_topics))
         self.momentum = 0.1
+        #: The mean over a batch's documents; several workers on one batch put theirs here.
+        self.mean_over_batch: Callable[[Tensor], Tensor | None] = mean_of_rows
 
     def topic_centred(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
         """The mean, centred over topics, and the variance before its truncation layer: each (B, K)."""
@@ -109,11 +116,11 @@ class RandomFunction(nn.Module):
             mu_f and sigma2_f, each (B, K).
         """
         mean, variance = self.topic_centred(h, ell)
-        if self.training and len(h) > 1:
-            centre = mean.mean(0)
-            self.running_mean.lerp_(centre.detach(), self.momentum)
-        else:
+        centre = self.mean_over_batch(mean) if self.training else None
+        if centre is None:
             centre = self.running_mean
+        else:
+            self.running_mean.lerp_(centre.detach(), self.momentum)
         return self.truncate(mean - centre), self.bound_variance(variance)
 
     def bound_variance(self, variance: Tensor) -> Tensor:

@@ -252,6 +252,9 @@ class PoissonFactors(SolvedClaim):
             laid = share * message.reshape(self.natural_prior[key].shape)
             self._pending[key] = laid if key not in self._pending else self._pending[key] + laid
 
+    def pending_parts(self) -> list[Tensor]:
+        return list(self._pending.values())
+
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:
         if not self._pending:

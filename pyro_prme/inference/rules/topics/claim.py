@@ -355,6 +355,9 @@ class TopicFactors(SolvedClaim):
         self._prior = self._prior_of(run.sites[self.roles["topics"]].fn)
         add_rows_(self.pending, found.batch.words, found.step.statistics, share * found.weight)
 
+    def pending_parts(self) -> list[Tensor]:
+        return [self.pending]
+
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:
         """Moves gamma towards the target of the pending counts, and forgets these (eq. stochastic_update_eta)."""

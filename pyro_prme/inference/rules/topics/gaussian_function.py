@@ -231,6 +231,9 @@ class FunctionFactors(Claim):
         parts = [weight * part for part in parts]
         self._pending = [a + b for a, b in zip(self._pending, parts, strict=True)] if self._pending else parts
 
+    def pending_parts(self) -> list[Tensor]:
+        return list(self._pending)
+
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:
         """Moves the prior's mean and covariance towards their closed forms."""

@@ -1,0 +1,171 @@
+"""Several processes that fit one model together: open this to see what they add up, and when.
+
+Each worker has all data at hand (mapped from disk, where they are large), takes its part of every batch, and solves the
+local factors there. What they found is summed before it is used: statistics before a natural step, gradients before an
+optimiser's. So W workers with batches of b rows do what one does with batches of W b. Batch norm is the exception: as
+elsewhere in torch, each worker normalises by its own rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch import distributed as torch_distributed
+from torch.distributed.nn import functional as differentiable
+
+__all__ = ["Workers", "pending_parts", "working_together"]
+
+_MINUTES = 10  # that a worker waits for the others before it gives up
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The place of this process among those that fit together; alone by default.
+
+    Args:
+        rank: of this one.
+        size: how many there are.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this one writes files and speaks to the user."""
+        return self.rank == 0
+
+    def part(self, rows: np.ndarray) -> tuple[np.ndarray, float]:
+        """This worker's rows of a batch, and their share of it; a worker for whom none is left gets one of share 0."""
+        if self.size == 1:
+            return rows, 1.0
+        mine = np.array_split(rows, self.size)[self.rank]
+        return (mine, len(mine) / len(rows)) if len(mine) else (rows[:1], 0.0)
+
+    def seed(self, *numbers: int) -> int:
+        """A seed of this worker's own, from numbers that all share."""
+        return int(np.random.SeedSequence([*numbers, self.rank, self.size]).generate_state(1)[0])
+
+    def sum_(self, tensors: Iterable[Tensor]) -> None:
+        """Adds each tensor up over all workers, in place; they must be the same in number and shape everywhere."""
+        if self.size == 1:
+            return
+        by_type: dict[torch.dtype, list[Tensor]] = {}
+        for tensor in tensors:
+            by_type.setdefault(tensor.dtype, []).append(tensor)
+        for parts in by_type.values():
+            if len(parts) == 1 and parts[0].is_contiguous():
+                torch_distributed.all_reduce(parts[0])
+                continue
+            together = torch.cat([part.detach().reshape(-1) for part in parts])
+            torch_distributed.all_reduce(together)
+            for part, total in zip(parts, together.split([part.numel() for part in parts]), strict=True):
+                part.detach().copy_(total.view_as(part))
+
+    def mean(self, x: Tensor) -> Tensor | None:
+        """The mean over the rows of all workers, through which gradients pass; None for a single row."""
+        count = torch.tensor(float(len(x)), dtype=x.dtype)
+        self.sum_([count])
+        total = differentiable.all_reduce(x.sum(0))
+        return total / count if count > 1 else None
+
+    def sum_gradients(self, optimisers: Iterable[torch.optim.Optimizer]) -> None:
+        """Adds the gradients of all that the optimisers move up over all workers."""
+        if self.size == 1:
+            return
+        dense: list[Tensor] = []
+        sparse: list[Tensor] = []
+        for parameter in (p for o in optimisers for group in o.param_groups for p in group["params"]):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            (sparse if parameter.grad.is_sparse else dense).append(parameter)
+        self.sum_([parameter.grad for parameter in dense if parameter.grad is not None])
+        for parameter in sparse:
+            gradient: Any = parameter.grad
+            parts: list[Any] = [None] * self.size
+            torch_distributed.all_gather_object(parts, gradient.coalesce())
+            parameter.grad = sum(parts[1:], start=parts[0]).coalesce()
+
+    def average_running(self, modules: Iterable[nn.Module]) -> None:
+        """Gives all workers the mean of the running means and variances that batch norm keeps."""
+        if self.size == 1:
+            return
+        buffers = [
+            buffer
+            for module in modules
+            for name, buffer in module.named_buffers()
+            if name.rpartition(".")[2].startswith("running_")
+        ]
+        self.sum_(buffers)
+        for buffer in buffers:
+            buffer /= self.size
+
+    def sum_numbers(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """Each number added up over all workers."""
+        if self.size == 1:
+            return dict(numbers)
+        names = sorted(numbers)
+        values = torch.tensor([numbers[name] for name in names], dtype=torch.float64)
+        torch_distributed.all_reduce(values)
+        return dict(zip(names, values.tolist(), strict=True))
+
+    def agree(self, what: Mapping[str, Any]) -> None:
+        """Refuses, in all workers alike, what is not the same for all of them: a corpus, a setting, a version."""
+        if self.size == 1:
+            return
+        found: list[Any] = [None] * self.size
+        torch_distributed.all_gather_object(found, dict(what))
+        for rank, other in enumerate(found):
+            for name, value in found[0].items():
+                if other.get(name) != value:
+                    raise ValueError(
+                        f"Worker {rank} has another {name} than worker 0 ({other.get(name)} and {value}): start all "
+                        "workers with the same files, settings and version."
+                    )
+
+    def from_leader(self, value: Any) -> Any:
+        """What the leader has, for all."""
+        if self.size == 1:
+            return value
+        values = [value]
+        torch_distributed.broadcast_object_list(values, src=0)
+        return values[0]
+
+    def gathered(self, part: np.ndarray) -> np.ndarray:
+        """The workers' arrays, one after the other."""
+        if self.size == 1:
+            return part
+        parts: list[Any] = [None] * self.size
+        torch_distributed.all_gather_object(parts, part)
+        return np.concatenate(parts)
+
+
+@contextmanager
+def working_together(minutes: float = _MINUTES) -> Iterator[Workers]:
+    """The workers that `torchrun` has started, or this process alone.
+
+    Args:
+        minutes: that one waits for the others; then it ends with an error.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield Workers()
+        return
+    torch_distributed.init_process_group("gloo", timeout=timedelta(minutes=minutes))
+    try:
+        yield Workers(torch_distributed.get_rank(), size)
+    finally:
+        torch_distributed.destroy_process_group()
+
+
+def pending_parts(claims: Sequence[Any]) -> list[Tensor]:
+    """What claims have gathered for the next natural step."""
+    return [part for claim in claims for part in claim.pending_parts()]
