@@ -185,8 +185,7 @@ class ClosedFormGuide(PyroModule):
         for claim in claims:
             if isinstance(claim, ConjugateFactors):
                 factors.order = claim.sites
-                claim.solve(factors, options)
-                local |= {name: factors.natural[name] for name in claim.local}
+                local |= claim.solve(factors, options)
         topics = [claim for claim in claims if isinstance(claim, TopicFactors)]
         for claim in claims:
             if isinstance(claim, FunctionFactors):

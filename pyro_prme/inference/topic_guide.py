@@ -12,10 +12,12 @@ from torch import Tensor, nn
 
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
+from pyro_prme.corpora.rows import RowBatch
 from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.inference.claims import Context, Rule
-from pyro_prme.inference.data import Data
+from pyro_prme.inference.data import Data, Rows
 from pyro_prme.inference.guide import ClosedFormGuide
+from pyro_prme.inference.plan import Plan
 from pyro_prme.inference.rules import (
     AmortisedNormal,
     Conjugate,
@@ -23,13 +25,16 @@ from pyro_prme.inference.rules import (
     FromPrior,
     GaussianFunction,
     MeanFieldNormal,
+    OneByOne,
     Only,
     Point,
+    PoissonSums,
     Topics,
 )
 from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of_topics
 from pyro_prme.inference.rules.normal_guide import FreeNormal
 from pyro_prme.inference.rules.point import FreePoint
+from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.session import evaluating
@@ -39,6 +44,7 @@ from pyro_prme.models.topic_model import TopicModel
 __all__ = ["Counts", "PRMEGuide"]
 
 _TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
+_ROWS_OF_PLAN = 8
 _CENTRING = 1000  # documents over which f is centred: the error is a thirtieth of f's spread
 _STICK_RATE = 0.05  # of Adam for V on its logit: with the networks' rate it is far from converged after 30 epochs
 
@@ -98,13 +104,15 @@ class PRMEGuide(ClosedFormGuide):
         # with a density on its own scale, a stick that nothing uses is a point at 0, and raises a learned alpha
         sticks = Point(True if model.priors else None, learning_rate=stick_rate)
         offered: dict[str, Rule] = {"sticks": sticks, "places": FirstOf(Point(), MeanFieldNormal())}
+        offered["dispersion"] = Point()
         if "embedding" in roles:
             reader: Any = model
             encoder = reader.default_encoder() if encoder is None else encoder
             offered["embedding"] = FirstOf(Amortised(encoder), amortised)
         offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
         if candidates is None:
-            candidates = (Conjugate([roles["assignment"]] if "assignment" in roles else ()),)
+            tokens = [roles["assignment"]] if "assignment" in roles else []
+            candidates = (PoissonSums(), Conjugate(tokens), OneByOne())
         numbers = Only([roles[name] for name in model.priors], Point())
         super().__init__(
             model,
@@ -113,6 +121,11 @@ class PRMEGuide(ClosedFormGuide):
             defaults={roles[role]: rule for role, rule in offered.items() if role in roles},
             name=name,
         )
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """As `ClosedFormGuide.plan`; of rows it sees a part, so that what belongs to rows is solved for each batch."""
+        small = [a.head(max(1, min(_ROWS_OF_PLAN, a.size - 1))) if isinstance(a, RowBatch) else a for a in args]
+        return super().plan(*small, **kwargs)
 
     @property
     def topics(self) -> TopicFactors:
@@ -139,13 +152,12 @@ class PRMEGuide(ClosedFormGuide):
         start = "kmeans" if start == "default" else start
         if start not in STARTS:
             raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
-        if not hasattr(data, "counts"):
-            raise ValueError("Topics start from counts of words: give the data as Counts or as a Corpus.")
-        counts = sparse.csr_matrix(data.counts)
         claims: Any = list(self.claims)
-        topics: Any = next((c for c in claims if isinstance(c, TopicFactors)), None) or topic_table(claims)
+        compiled = (c for c in claims if isinstance(c, TopicFactors | PoissonFactors))
+        topics: Any = next(compiled, None) or (topic_table(claims) if hasattr(data, "counts") else None)
         if topics is None:
             return  # nothing knows what a centre would be: factors start near their prior
+        counts = _counts_of(data)
         num_words, num_topics = topics.table_shape
         if counts.shape[1] != num_words:
             raise ValueError(
@@ -182,6 +194,13 @@ class PRMEGuide(ClosedFormGuide):
         claims: Any = tuple(self.claims)
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
+
+
+def _counts_of(data: Any) -> sparse.csr_matrix:
+    """The counts of data that have some."""
+    if not hasattr(data, "counts") and not isinstance(data, Rows):
+        raise ValueError("Topics start from counts of words: give the data as Counts, as Rows or as a Corpus.")
+    return sparse.csr_matrix(data.values.numpy() if isinstance(data, Rows) else data.counts)
 
 
 def _projection(centres: np.ndarray, like: Tensor, rng: np.random.Generator) -> Tensor:

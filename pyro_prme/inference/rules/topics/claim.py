@@ -112,6 +112,10 @@ class TopicFactors(SolvedClaim):
             return WordMajorPoint(self.gamma, self.total)
         return WordMajorDirichlet(self.gamma, self.total, self._digamma)
 
+    def mean_rows(self, words: Tensor) -> Tensor:
+        """E theta of some words, word-major, (W, K)."""
+        return self.topics_posterior().mean_rows(words)  # type: ignore[attr-defined]
+
     @torch.no_grad()
     def solve(
         self,
