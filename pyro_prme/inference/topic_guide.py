@@ -37,8 +37,10 @@ from pyro_prme.inference.rules.point import FreePoint
 from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
+from pyro_prme.inference.rules.topics.own_counts import OwnCountsOut
 from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_starts import STARTS
+from pyro_prme.models.networks.encoders import hide_words
 from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
@@ -95,7 +97,7 @@ class PRMEGuide(ClosedFormGuide):
         encoder: nn.Module | None = None,
         rules: Mapping[str, Rule | None] | None = None,
         *,
-        topics: Topics | None = None,
+        topics: Topics | OwnCountsOut | None = None,
         stick_rate: float = _STICK_RATE,
         candidates: Sequence[Rule] | None = None,
         name: str | None = None,
@@ -174,6 +176,13 @@ class PRMEGuide(ClosedFormGuide):
             sticks.set(sticks_from_weights(smooth / smooth.sum()))
         if places is not None:
             places.set(_projection(centres, places.value(), rng))
+
+    def for_gradients(self, args: tuple) -> tuple:
+        """Where gradients are of a completion, a batch that shows a part of each document: a share drawn uniformly."""
+        claims: Any = list(self.claims)
+        if not any(getattr(getattr(c, "rule", None), "objective", None) == "completion" for c in claims):
+            return args
+        return tuple(arg.showing(hide_words(arg, 1.0)) if isinstance(arg, Batch) else arg for arg in args)
 
     @torch.no_grad()
     def after_epoch(self, data: Data) -> None:
