@@ -74,6 +74,8 @@ class Claim(nn.Module):
     family: type[Family] | None = None
     #: Sites whose densities the claim computes itself, so that the engine leaves them out.
     covered: tuple[str, ...] = ()
+    #: By site, why a rule that was preferred to this one does not hold.
+    instead_of: Mapping[str, str] = MappingProxyType({})
     #: Which site plays which role in a model of topics, where the claim knows.
     roles: Mapping[str, str] = MappingProxyType({})
 

@@ -144,6 +144,10 @@ class ClosedFormGuide(PyroModule):
         """
         self.restart(seed)
 
+    def for_gradients(self, args: tuple) -> tuple:
+        """What the model is called with for a gradient step, given what it was called with for the E-step."""
+        return args
+
     def after_epoch(self, data: Any) -> None:
         """What is left to do between passes over the data: nothing, in general."""
 
@@ -185,8 +189,7 @@ class ClosedFormGuide(PyroModule):
         for claim in claims:
             if isinstance(claim, ConjugateFactors):
                 factors.order = claim.sites
-                claim.solve(factors, options)
-                local |= {name: factors.natural[name] for name in claim.local}
+                local |= claim.solve(factors, options)
         topics = [claim for claim in claims if isinstance(claim, TopicFactors)]
         for claim in claims:
             if isinstance(claim, FunctionFactors):

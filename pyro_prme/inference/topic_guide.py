@@ -12,22 +12,41 @@ from torch import Tensor, nn
 
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
+from pyro_prme.corpora.rows import RowBatch
 from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.inference.claims import Context, Rule
-from pyro_prme.inference.data import Data
+from pyro_prme.inference.data import Data, Rows
 from pyro_prme.inference.guide import ClosedFormGuide
-from pyro_prme.inference.rules import Conjugate, FirstOf, FromPrior, GaussianFunction, MeanFieldNormal, Point, Topics
+from pyro_prme.inference.plan import Plan
+from pyro_prme.inference.rules import (
+    AmortisedNormal,
+    Conjugate,
+    FirstOf,
+    FromPrior,
+    GaussianFunction,
+    MeanFieldNormal,
+    OneByOne,
+    Only,
+    Point,
+    PoissonSums,
+    Topics,
+)
 from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of_topics
+from pyro_prme.inference.rules.normal_guide import FreeNormal
 from pyro_prme.inference.rules.point import FreePoint
+from pyro_prme.inference.rules.poisson.claim import PoissonFactors
+from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
+from pyro_prme.inference.rules.topics.own_counts import OwnCountsOut
 from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_starts import STARTS
-from pyro_prme.models.networks.encoders import TopicEncoder
+from pyro_prme.models.networks.encoders import hide_words
 from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
 
 _TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
+_ROWS_OF_PLAN = 8
 _CENTRING = 1000  # documents over which f is centred: the error is a thirtieth of f's spread
 _STICK_RATE = 0.05  # of Adam for V on its logit: with the networks' rate it is far from converged after 30 epochs
 
@@ -69,7 +88,7 @@ class PRMEGuide(ClosedFormGuide):
         rules: by site, instead of those of the paper.
         topics: how loadings and topics are updated.
         stick_rate: learning rate of V.
-        candidates, name: see `ClosedFormGuide`; candidates come after `topics`.
+        candidates, name: see `ClosedFormGuide`; candidates come after `topics` and before what has no closed form.
     """
 
     def __init__(
@@ -78,25 +97,37 @@ class PRMEGuide(ClosedFormGuide):
         encoder: nn.Module | None = None,
         rules: Mapping[str, Rule | None] | None = None,
         *,
-        topics: Topics | None = None,
+        topics: Topics | OwnCountsOut | None = None,
         stick_rate: float = _STICK_RATE,
-        candidates: Sequence[Rule] = (Conjugate(), MeanFieldNormal()),
+        candidates: Sequence[Rule] | None = None,
         name: str | None = None,
     ) -> None:
-        roles = model.roles
-        offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point()}
+        roles, amortised = model.roles, AmortisedNormal(model.default_network)
+        # with a density on its own scale, a stick that nothing uses is a point at 0, and raises a learned alpha
+        sticks = Point(True if model.priors else None, learning_rate=stick_rate)
+        offered: dict[str, Rule] = {"sticks": sticks, "places": FirstOf(Point(), MeanFieldNormal())}
+        offered["dispersion"] = Point()
         if "embedding" in roles:
-            size: Any = model
-            encoder = TopicEncoder(model.num_topics, size.h_dim) if encoder is None else encoder
-            offered["embedding"] = Amortised(encoder)
+            reader: Any = model
+            encoder = reader.default_encoder() if encoder is None else encoder
+            offered["embedding"] = FirstOf(Amortised(encoder), amortised)
         offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
+        if candidates is None:
+            tokens = [roles["assignment"]] if "assignment" in roles else []
+            candidates = (PoissonSums(), Conjugate(tokens), OneByOne())
+        numbers = Only([roles[name] for name in model.priors], Point())
         super().__init__(
             model,
             rules,
-            candidates=(topics or Topics(), *candidates),
+            candidates=(topics or Topics(), *candidates, numbers, amortised, MeanFieldNormal()),
             defaults={roles[role]: rule for role, rule in offered.items() if role in roles},
             name=name,
         )
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """As `ClosedFormGuide.plan`; of rows it sees a part, so that what belongs to rows is solved for each batch."""
+        small = [a.head(max(1, min(_ROWS_OF_PLAN, a.size - 1))) if isinstance(a, RowBatch) else a for a in args]
+        return super().plan(*small, **kwargs)
 
     @property
     def topics(self) -> TopicFactors:
@@ -106,12 +137,12 @@ class PRMEGuide(ClosedFormGuide):
             raise ValueError("No site of the model was claimed as topics of words: print the guide's plan to see why.")
         return found
 
-    def _point(self, role: str) -> FreePoint | None:
-        """The point that stands for a role."""
+    def _point(self, role: str) -> FreePoint | FreeNormal | None:
+        """The point, or the Normal with its location, that stands for a role."""
         model: Any = self.model
         name = model.roles.get(role)
         claims: Any = list(self.claims)
-        return next((c for c in claims if isinstance(c, FreePoint) and name in c.sites), None)
+        return next((c for c in claims if isinstance(c, FreePoint | FreeNormal) and name in c.sites), None)
 
     def begin(self, data: Data, start: str, seed: int) -> None:
         """Topics from a start of `starts.STARTS` ("default" is k-means), places and sticks that go with them.
@@ -123,11 +154,13 @@ class PRMEGuide(ClosedFormGuide):
         start = "kmeans" if start == "default" else start
         if start not in STARTS:
             raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
-        if not hasattr(data, "counts"):
-            raise ValueError("Topics start from counts of words: give the data as Counts or as a Corpus.")
-        counts = sparse.csr_matrix(data.counts)
-        topics = self.topics
-        num_words, num_topics = topics.gamma.shape
+        claims: Any = list(self.claims)
+        compiled = (c for c in claims if isinstance(c, TopicFactors | PoissonFactors))
+        topics: Any = next(compiled, None) or (topic_table(claims) if hasattr(data, "counts") else None)
+        if topics is None:
+            return  # nothing knows what a centre would be: factors start near their prior
+        counts = _counts_of(data)
+        num_words, num_topics = topics.table_shape
         if counts.shape[1] != num_words:
             raise ValueError(
                 f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus."
@@ -136,13 +169,20 @@ class PRMEGuide(ClosedFormGuide):
         centres, shares = STARTS[start](counts, num_topics, rng)
         weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
         noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
-        topics.set(topics.prior() + torch.as_tensor(weight * centres.T + noise, dtype=topics.gamma.dtype))
+        topics.begin_from(torch.as_tensor(centres), weight, torch.as_tensor(noise.T))
         sticks, places = self._point("sticks"), self._point("places")
         if sticks is not None:
-            smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.free.dtype)
+            smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.value().dtype)
             sticks.set(sticks_from_weights(smooth / smooth.sum()))
         if places is not None:
-            places.set(_projection(centres, places.free, rng))
+            places.set(_projection(centres, places.value(), rng))
+
+    def for_gradients(self, args: tuple) -> tuple:
+        """Where gradients are of a completion, a batch that shows a part of each document: a share drawn uniformly."""
+        claims: Any = list(self.claims)
+        if not any(getattr(getattr(c, "rule", None), "objective", None) == "completion" for c in claims):
+            return args
+        return tuple(arg.showing(hide_words(arg, 1.0)) if isinstance(arg, Batch) else arg for arg in args)
 
     @torch.no_grad()
     def after_epoch(self, data: Data) -> None:
@@ -163,6 +203,13 @@ class PRMEGuide(ClosedFormGuide):
         claims: Any = tuple(self.claims)
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
+
+
+def _counts_of(data: Any) -> sparse.csr_matrix:
+    """The counts of data that have some."""
+    if not hasattr(data, "counts") and not isinstance(data, Rows):
+        raise ValueError("Topics start from counts of words: give the data as Counts, as Rows or as a Corpus.")
+    return sparse.csr_matrix(data.values.numpy() if isinstance(data, Rows) else data.counts)
 
 
 def _projection(centres: np.ndarray, like: Tensor, rng: np.random.Generator) -> Tensor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,20 +18,40 @@ from pyro_prme.inference.starts import prior_factor
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
-__all__ = ["Conjugate", "ConjugateFactors"]
+__all__ = ["Conjugate", "ConjugateFactors", "LocalFactor"]
 
 
 _MOST_SWEEPS = 50  # over the sites of a batch, if nothing else is asked for
 
 
+class LocalFactor(NamedTuple):
+    """A factor of a site of a batch.
+
+    Args:
+        natural: its natural parameters.
+        own: what of them the site's own density asked for.
+    """
+
+    natural: Natural
+    own: Natural
+
+
 class Conjugate(Rule):
-    """Claims every free site whose complete conditional is in an exponential family."""
+    """Claims every free site whose complete conditional is in an exponential family.
+
+    Args:
+        each_batch: sites that belong to a batch, beside those of subsampled plates: their factors are not kept. The
+            tokens of a batch, say, have a plate of their own.
+    """
+
+    def __init__(self, each_batch: Collection[str] = ()) -> None:
+        self.each_batch = frozenset(each_batch)
 
     def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
         names = [name for name in free if name in structure.closed]
         if not names:
             return Refusal({name: structure.refusals.get(name, "it has no closed form") for name in free})
-        return ConjugateFactors(structure, names)
+        return ConjugateFactors(structure, names, self.each_batch)
 
 
 class ConjugateFactors(Claim):
@@ -40,15 +60,17 @@ class ConjugateFactors(Claim):
     Args:
         structure: of the model.
         names: of the sites.
+        each_batch: see `Conjugate`.
     """
 
-    def __init__(self, structure: Structure, names: Sequence[str]) -> None:
+    def __init__(self, structure: Structure, names: Sequence[str], each_batch: Collection[str] = ()) -> None:
         super().__init__()
         self.sites = tuple(names)
         families = structure.families
-        self.local = tuple(name for name in names if families[name].variable.subsampled)
+        self.local = tuple(n for n in names if families[n].variable.subsampled or n in each_batch)
         self.kept = tuple(name for name in names if name not in self.local)
-        self._titles = {name: self._title_of(structure, name) for name in names}
+        self._titles = {name: self._title_of(structure, name, name in self.local) for name in names}
+        self.family_of = {name: type(families[name]) for name in names}
         self._layout = {name: tuple(families[name].empty()) for name in names}
         for place, name in enumerate(self.kept):
             for key, value in families[name].empty().items():
@@ -56,11 +78,11 @@ class ConjugateFactors(Claim):
         self._pending: dict[str, dict[str, Tensor]] = {}
 
     @staticmethod
-    def _title_of(structure: Structure, name: str) -> str:
+    def _title_of(structure: Structure, name: str, local: bool) -> str:
         family = structure.families[name]
         size = getattr(family, "joint_size", 1) if family.joint else 1
         joint = f", joint over {size}" if size > 1 else ""
-        where = ", for each batch" if family.variable.subsampled else ""
+        where = ", for each batch" if local else ""
         return f"closed form, {family.title}{joint}{where}"
 
     def title(self, name: str) -> str:
@@ -99,15 +121,36 @@ class ConjugateFactors(Claim):
             self.set_natural(name, target if rate == 1 else {key: old[key].lerp(target[key], rate) for key in target})
         self._pending = {}
 
-    def solve(self, factors: Factors, options: RunOptions) -> None:
-        """Puts the factors of one run in place: kept ones as they are, local ones by sweeps until nothing moves."""
+    @torch.no_grad()
+    def solve(self, factors: Factors, options: RunOptions) -> dict[str, LocalFactor]:
+        """Puts the factors of one run in place: kept ones as they are, local ones by sweeps until nothing moves.
+
+        Returns:
+            The local ones, by site, for a later run to start from or to hold. What is held is the part of the others:
+            a factor goes along with its own prior, as it does where a gradient step has moved that.
+        """
         for name in self.kept:
             factors.natural[name] = self.natural(name)
         for name in self.local:
-            given = options.held.get(name) or options.started.get(name)
-            factors.natural[name] = given or prior_factor(factors.program, name, factors)
-        if self.local and not options.held:
+            given: LocalFactor | None = options.held.get(name) or options.started.get(name)
+            factors.natural[name] = prior_factor(factors.program, name, factors) if given is None else given.natural
+        if not self.local:
+            return {}
+        if not options.held:
             sweep_until_still(factors, self.local, options)
+            return {name: LocalFactor(factors.natural[name], _own_prior(factors, name)) for name in self.local}
+        moved = {name: (options.held[name], _own_prior(factors, name)) for name in self.local if name in options.held}
+        for name, (held, own) in moved.items():
+            natural = {key: part + own[key] - held.own[key] for key, part in held.natural.items()}
+            if factors.program.families[name].holds(natural):
+                factors.natural[name] = natural
+        return {name: held for name, (held, _) in moved.items()}
+
+
+def _own_prior(factors: Factors, name: str) -> dict[str, Tensor]:
+    """What a site's own density asks of its factor."""
+    empty = factors.program.families[name].empty()
+    return factors.program.target(name, factors.statistics(), empty, own=True)
 
 
 @torch.no_grad()

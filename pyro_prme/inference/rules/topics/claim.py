@@ -112,6 +112,10 @@ class TopicFactors(SolvedClaim):
             return WordMajorPoint(self.gamma, self.total)
         return WordMajorDirichlet(self.gamma, self.total, self._digamma)
 
+    def mean_rows(self, words: Tensor) -> Tensor:
+        """E theta of some words, word-major, (W, K)."""
+        return self.topics_posterior().mean_rows(words)  # type: ignore[attr-defined]
+
     @torch.no_grad()
     def solve(
         self,
@@ -369,6 +373,21 @@ class TopicFactors(SolvedClaim):
     def prior(self) -> Tensor:
         """gamma0 as the model had it last, word-major, broadcastable to (D, K)."""
         return self._prior.mT
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """D and K."""
+        return self.gamma.shape[0], self.gamma.shape[1]
+
+    def begin_from(self, centres: Tensor, weight: float, noise: Tensor) -> None:
+        """Topics round centres, worth so many tokens.
+
+        Args:
+            centres: shape (K, D), rows that sum to one.
+            weight: tokens behind each centre.
+            noise: tokens, added to each cell, (K, D).
+        """
+        self.set(self.prior() + (weight * centres + noise).mT.to(self.gamma.dtype))
 
     @torch.no_grad()
     def set(self, gamma: Tensor) -> None:
