@@ -1,6 +1,6 @@
-"""CPU seconds of importing the package and of the help of its command: the least of five runs, in processes of their own.
+"""CPU seconds of importing the package and of its command's help: the least of five runs, in processes of their own.
 
-    python benchmarks/import_time.py            # prints, and exits with 1 beyond the limits
+python benchmarks/import_time.py            # prints, and exits with 1 beyond the limits
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _changes(node: ast.AST) -> bool:
     if isinstance(node, ast.Compare):
         return len(node.ops) == 1 and type(node.ops[0]) in _SWAPS
     if isinstance(node, ast.UnaryOp):
-        return isinstance(node.op, ast.USub | ast.Not)
+        return isinstance(node.op, ast.USub | ast.Not) and not isinstance(node.operand, ast.Constant)
     if isinstance(node, ast.Constant):
         return isinstance(node.value, int | float)
     return isinstance(node, ast.BoolOp | ast.AugAssign)

@@ -21,12 +21,6 @@ class Chosen(NamedTuple):
 
 CHOSEN = (
     Chosen(
-        "batches of the running bound are weighted equally",
-        "pyro_prme/inference/trainer.py",
-        "totals[name] = totals.get(name, 0.0) + share * term\n        return self.workers",
-        "totals[name] = totals.get(name, 0.0) + term\n        return self.workers",
-    ),
-    Chosen(
         "each batch counts as the whole corpus in batch mode",
         "pyro_prme/inference/trainer.py",
         "share if online else share * len(rows) / len(self.data)",
@@ -69,12 +63,6 @@ CHOSEN = (
         "_lloyd(frequencies, num_topics, rng)",
     ),
     Chosen(
-        "a seed weighs a document and not ten tokens of each",
-        "pyro_prme/inference/rules/topics/claim.py",
-        "_TOKENS_A_DOCUMENT * counts.shape[0] / num_topics",
-        "1.0",
-    ),
-    Chosen(
         "a point has no Jacobian",
         "pyro_prme/inference/rules/point.py",
         "        if not self.with_jacobian:\n            return None",
@@ -85,12 +73,6 @@ CHOSEN = (
         "pyro_prme/inference/rules/point.py",
         "any(frame.size != frame.full_size for frame in",
         "any(False for frame in",
-    ),
-    Chosen(
-        "the posterior's E-steps stop early",
-        "pyro_prme/answers/posterior.py",
-        "CONVERGED = RunOptions(sweeps=200, word_tolerance=1e-4)",
-        "CONVERGED = RunOptions(sweeps=2)",
     ),
     Chosen(
         "hidden words are not made up for in the length that g sees",
