@@ -5,7 +5,6 @@ import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
 
-from pyro_prme.inference.data import Rows
 from pyro_prme.models.count_rows import NegativeBinomialPRME, PoissonPRME
 from pyro_prme.models.real_rows import BinaryPRME, GaussianPRME
 from tests.models.rows import BLOCKS, EQUAL, best_of, planted, trained
