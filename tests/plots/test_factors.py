@@ -44,6 +44,8 @@ def test_panels_show_the_posterior_means(tmp_path):
     low, high = factors.images[0].get_clim()
     assert low == -high, "real-valued factors have colours to either side of zero"
     same_image(factors, "factors", tmp_path)
+    with pytest.raises(ValueError, match="may be negative and are no topics"):
+        posterior.topics()
 
 
 @pytest.mark.parametrize(
@@ -80,5 +82,3 @@ def test_wrong_objects_are_refused():
         plots.plot_factors(posterior, rows.values)
     with pytest.raises(ValueError, match="There are 2 axes: give three"):
         plots.plot_factors(posterior, rows, axes=[None, None])
-    with pytest.raises(ValueError, match="may be negative and are no topics"):
-        posterior.topics()
