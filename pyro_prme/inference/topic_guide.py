@@ -33,9 +33,10 @@ from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of
 from pyro_prme.inference.rules.point import FreePoint
 from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topics.claim import TopicFactors
+from pyro_prme.inference.rules.topics.own_counts import OwnCountsOut
 from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_starts import start_table
-from pyro_prme.models.networks.encoders import TopicEncoder
+from pyro_prme.models.networks.encoders import TopicEncoder, hide_words
 from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
@@ -87,7 +88,7 @@ class PRMEGuide(ClosedFormGuide):
         encoder: nn.Module | None = None,
         rules: Mapping[str, Rule | None] | None = None,
         *,
-        topics: Topics | None = None,
+        topics: Topics | OwnCountsOut | None = None,
         stick_rate: float = _STICK_RATE,
         candidates: Sequence[Rule] = (PoissonSums(), Conjugate(), OneByOne(), MeanFieldNormal()),
         name: str | None = None,
@@ -149,6 +150,12 @@ class PRMEGuide(ClosedFormGuide):
             sticks.set(sticks_from_weights(smooth / smooth.sum()))
         if places is not None:
             places.set(_projection(centres, places.free, rng))
+
+    def for_gradients(self, args: tuple) -> tuple:
+        """Where gradients are of a completion, a batch that shows a part of each document: a share drawn uniformly."""
+        if getattr(self.topics.rule, "objective", None) != "completion":
+            return args
+        return tuple(arg.showing(hide_words(arg, 1.0)) if isinstance(arg, Batch) else arg for arg in args)
 
     @torch.no_grad()
     def after_epoch(self, data: Data) -> None:
