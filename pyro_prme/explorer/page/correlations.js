@@ -15,7 +15,7 @@ function drawCorrelations() {
   const table = el("details", { class: "table" }, el("summary", {}, "As a table"));
   table.addEventListener("toggle", () => table.open && table.children.length < 2 && table.append(correlationTable()));
   panel.replaceChildren(
-    el("p", { class: "small" }, `Correlations of the ${what} over ${plural(data.N, "document")}. Neighbours go together; the darkest cells are \u00b1${most.toFixed(2)}. A pair that you choose is laid over each other on the map.`),
+    el("p", { class: "small" }, `Correlations of the ${what} over ${plural(data.N, "document")}. Neighbours go together; blue is positive, orange with a dash negative, the darkest are \u00b1${most.toFixed(2)}. A pair that you choose is laid over each other on the map.`),
     el("div", { class: "matrix" }, canvas), el("p", { id: "pair-name", class: "small" }, ""),
     el("div", { class: "pair" }, list("Strongest together", pairs.slice(0, 6).filter((p) => p[2] > 0)), list("Strongest apart", pairs.slice(-6).reverse().filter((p) => p[2] < 0))),
     table,
@@ -45,6 +45,9 @@ function drawMatrix() {
     const r = data.correlation(s, t), strength = Math.min(1, Math.abs(r) / most) ** 0.8;
     context.fillStyle = css(s === t ? palette.line : between(palette.box, r > 0 ? palette.accent : palette.second, strength));
     context.fillRect(left + j * cell, i * cell, Math.max(cell - 0.6, 0.5), Math.max(cell - 0.6, 0.5));
+    if (r > -0.3 * most || cell < 5) return;
+    context.fillStyle = css(palette.dark || strength < 0.6 ? palette.ink : palette.paper, 0.75); // a minus, for those who see no colours
+    context.fillRect(left + (j + 0.25) * cell, (i + 0.5) * cell - 0.8, 0.45 * cell, 1);
   }));
   context.strokeStyle = css(palette.ink);
   context.lineWidth = 1.5;
