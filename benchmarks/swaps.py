@@ -168,9 +168,7 @@ COMPARISONS: dict[str, Callable[[int], Scores]] = {
     "symmetric Dirichlet against GEM weights, 300 documents": partial(
         words, topic(FiniteDirichletPRME, 2.0, alpha=8.0), topic(FiniteDirichletPRME, alpha=8.0), PLAIN
     ),
-    "learned gamma0 against 0.2": partial(
-        sparse_topics, topic(prme.PRME, vocab_size=400, gamma0=FLAT)
-    ),
+    "learned gamma0 against 0.2": partial(sparse_topics, topic(prme.PRME, vocab_size=400, gamma0=FLAT)),
     "learned alpha, beta and gamma0 against the defaults": partial(sparse_topics, LEARNED, epochs=300),
     "the same, both trained a third as long": partial(sparse_topics, LEARNED),
 }

@@ -71,5 +71,7 @@ def fragment() -> str:
         for kind in kinds:
             lead, equation = parts_of(kind)
             link = f":py:obj:`API <{kind.__module__}.{kind.__name__}>`"
-            parts.append(f"### {kind.__name__}\n\n```{{eval-rst}}\n{lead} ({link})\n\n{equation}\n```\n\n{plan_of(kind)}")
+            parts.append(
+                f"### {kind.__name__}\n\n```{{eval-rst}}\n{lead} ({link})\n\n{equation}\n```\n\n{plan_of(kind)}"
+            )
     return "\n\n".join(parts) + "\n"

@@ -74,13 +74,10 @@ class Claim(nn.Module):
     family: type[Family] | None = None
     #: Sites whose densities the claim computes itself, so that the engine leaves them out.
     covered: tuple[str, ...] = ()
-<<<<<<< HEAD
     #: Whether its terms of the bound have one for the logarithm of a sum, see `RunOptions.bound`.
     bounds_a_sum: bool = False
-=======
     #: By site, why a rule that was preferred to this one does not hold.
     instead_of: Mapping[str, str] = MappingProxyType({})
->>>>>>> main
     #: Which site plays which role in a model of topics, where the claim knows.
     roles: Mapping[str, str] = MappingProxyType({})
 

@@ -39,13 +39,8 @@ from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.rules.topics.own_counts import OwnCountsOut
 from pyro_prme.inference.session import evaluating
-<<<<<<< HEAD
 from pyro_prme.inference.topic_starts import start_table
-from pyro_prme.models.networks.encoders import TopicEncoder, hide_words
-=======
-from pyro_prme.inference.topic_starts import STARTS
 from pyro_prme.models.networks.encoders import hide_words
->>>>>>> main
 from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
@@ -150,19 +145,10 @@ class PRMEGuide(ClosedFormGuide):
         ell is a random projection of the centres' square roots, centred and normalised; V has the clusters' shares as
         its weights.
         """
-<<<<<<< HEAD
         self.restart(seed)
-        claims: Any = list(self.claims)
-        topics = next((c for c in claims if isinstance(c, TopicFactors | PoissonFactors)), None)
-=======
-        super().begin(data, start, seed)
-        start = "kmeans" if start == "default" else start
-        if start not in STARTS:
-            raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
         claims: Any = list(self.claims)
         compiled = (c for c in claims if isinstance(c, TopicFactors | PoissonFactors))
         topics: Any = next(compiled, None) or (topic_table(claims) if hasattr(data, "counts") else None)
->>>>>>> main
         if topics is None:
             return  # nothing knows what a centre would be: factors start near their prior
         rng = np.random.default_rng(seed)
