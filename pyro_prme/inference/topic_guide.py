@@ -10,6 +10,7 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from pyro_prme.checks import choice
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.corpora.rows import RowBatch
@@ -39,7 +40,7 @@ from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.rules.topics.own_counts import OwnCountsOut
 from pyro_prme.inference.session import evaluating
-from pyro_prme.inference.topic_starts import start_table
+from pyro_prme.inference.topic_starts import STARTS, start_table
 from pyro_prme.models.networks.encoders import hide_words
 from pyro_prme.models.topic_model import TopicModel
 
@@ -146,6 +147,7 @@ class PRMEGuide(ClosedFormGuide):
         its weights.
         """
         self.restart(seed)
+        choice("start", "kmeans" if start == "default" else start, STARTS)
         claims: Any = list(self.claims)
         compiled = (c for c in claims if isinstance(c, TopicFactors | PoissonFactors))
         topics: Any = next(compiled, None) or (topic_table(claims) if hasattr(data, "counts") else None)
@@ -181,10 +183,15 @@ class PRMEGuide(ClosedFormGuide):
             parts = np.array_split(sample, -(-len(sample) // 500))
             model.recentre((self.embeddings(data.batch(rows)[0]) for rows in parts), places.value())
 
-    def embeddings(self, batch: Batch) -> Tensor:
-        """h of each document, shape (B, h_dim), in the guide's current mode."""
+    def embeddings(self, batch: Any, network: Any = None) -> Tensor:
+        """h of each document, shape (B, h_dim), in the guide's current mode.
+
+        Args:
+            batch: of documents or of rows.
+            network: the claim of the site, if it is not the first that has a network for a point.
+        """
         claims: Any = tuple(self.claims)
-        network = next(c for c in claims if isinstance(c, NetworkPoint))
+        network = network or next(c for c in claims if isinstance(c, NetworkPoint))
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
 
