@@ -39,7 +39,7 @@ def fitted(**settings: Any) -> tuple[prme.Posterior, prme.Corpus]:
 
 @pytest.fixture(scope="session")
 def shape_fit() -> tuple[prme.Posterior, prme.Corpus]:
-    """Dirichlet topics, whose updates the page has; f in the shape; embeddings of two dimensions, which the map shows."""
+    """Dirichlet topics, whose updates the page has; f in the shape; embeddings of two dimensions, shown whole."""
     return fitted(preset="dirichlet", embedding_dim=2)
 
 
