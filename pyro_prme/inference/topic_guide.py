@@ -111,7 +111,8 @@ class PRMEGuide(ClosedFormGuide):
             reader: Any = model
             encoder = reader.default_encoder() if encoder is None else encoder
             offered["embedding"] = FirstOf(Amortised(encoder), amortised)
-        offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
+        of_words = [GaussianFunction(getattr(model, "learn_function", None))] if "assignment" in roles else []
+        offered["function"] = FirstOf(FromPrior(), *of_words, amortised)
         if candidates is None:
             tokens = [roles["assignment"]] if "assignment" in roles else []
             candidates = (PoissonSums(), Conjugate(tokens), OneByOne())
