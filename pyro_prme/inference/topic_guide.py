@@ -191,7 +191,8 @@ class PRMEGuide(ClosedFormGuide):
         model: Any = self.model
         places = self._point("places")
         claims: Any = list(self.claims)
-        network = next((c for c in claims if isinstance(c, NetworkPoint)), None)
+        embedding = model.roles.get("embedding")
+        network = next((c for c in claims if isinstance(c, NetworkPoint) and embedding in c.sites), None)
         if places is None or network is None:
             return
         with evaluating(self):
