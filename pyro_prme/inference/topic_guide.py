@@ -183,12 +183,17 @@ class PRMEGuide(ClosedFormGuide):
             parts = np.array_split(sample, -(-len(sample) // 500))
             model.recentre((self.embeddings(data.batch(rows)[0]) for rows in parts), places.value())
 
-    def embeddings(self, batch: Batch) -> Tensor:
-        """h of each document, shape (B, h_dim), in the guide's current mode."""
-        network = self._network()
+    def embeddings(self, batch: Any, network: Any = None) -> Tensor:
+        """h of each document, shape (B, h_dim), in the guide's current mode.
+
+        Args:
+            batch: of documents or of rows.
+            network: the claim of the site, if it is not the first that has a network for a point.
+        """
+        claims: Any = tuple(self.claims)
+        network = network or self._network()
         if network is None:
             raise ValueError("No inference network says where documents lie: print the guide's plan to see why.")
-        claims: Any = tuple(self.claims)
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
 
