@@ -1,6 +1,7 @@
 """What the root of the package has, and from where; `__init__.py` imports each when it is first asked for."""
 
 from .answers.export import to_inference_data, to_pyldavis
+from .answers.held_out import held_out_bound, held_out_density
 from .answers.posterior import Posterior
 from .corpora.batch import Batch
 from .corpora.corpus import Corpus
@@ -9,7 +10,7 @@ from .corpora.splits import TokenSplit
 from .estimator import PRMETopicModel
 from .inference.build import build
 from .inference.claims import Claim, Refusal, Rule
-from .inference.data import Data, Tensors
+from .inference.data import Data, Rows, Tensors
 from .inference.elbo import ClosedForm_ELBO
 from .inference.fit import FitOptions, FitResult, fit
 from .inference.gibbs import Gibbs
@@ -19,10 +20,14 @@ from .inference.plan import Plan
 from .inference.run import Run
 from .inference.topic_guide import Counts, PRMEGuide
 from .inference.trainer import Bound, Trainer, TrainOptions
+from .models.count_rows import NegativeBinomialPRME, PoissonPRME
 from .models.diln import DILN
+from .models.factor_model import FactorModel
 from .models.networks.encoders import BagOfWordsEncoder, TopicEncoder, encoder_of_depth
 from .models.networks.layers import Decoder, decoder_of_depth
 from .models.prme import PRME, ShapePRME
+from .models.real_rows import BinaryPRME, GaussianPRME
+from .models.simulation import simulate, simulate_corpus
 from .models.topic_model import HDP, TopicModel
 from .runs.run_folder import load_run, save_run
 
@@ -33,6 +38,7 @@ __all__ = [
     "PRME",
     "BagOfWordsEncoder",
     "Batch",
+    "BinaryPRME",
     "Bound",
     "Claim",
     "ClosedFormGuide",
@@ -41,14 +47,19 @@ __all__ = [
     "Counts",
     "Data",
     "Decoder",
+    "FactorModel",
     "FitOptions",
     "FitResult",
+    "GaussianPRME",
     "Gibbs",
+    "NegativeBinomialPRME",
     "PRMEGuide",
     "PRMETopicModel",
     "Plan",
+    "PoissonPRME",
     "Posterior",
     "Refusal",
+    "Rows",
     "Rule",
     "Run",
     "RunOptions",
@@ -63,10 +74,14 @@ __all__ = [
     "decoder_of_depth",
     "encoder_of_depth",
     "fit",
+    "held_out_bound",
+    "held_out_density",
     "load_corpus",
     "load_run",
     "save_corpus",
     "save_run",
+    "simulate",
+    "simulate_corpus",
     "to_inference_data",
     "to_pyldavis",
 ]
