@@ -230,6 +230,15 @@ def test_bad_settings_get_one_line(files):
     assert not out.exists()
 
 
+def test_stop_words_on_top_are_pointed_out_with_the_option(tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"the cat and the dog with number {'x' * (n + 1)}\n" for n in range(12)))
+    options = ["--topics", 2, "--epochs", 1]
+    note = "note: the, and, with are among the most frequent words: --stop-words english drops words like them"
+    assert note in " ".join(prme("fit", texts, "--out", tmp_path / "one", *options).stderr.split())
+    assert "note:" not in prme("fit", texts, "--out", tmp_path / "two", *options, "--stop-words", "english").stderr
+
+
 def test_a_path_with_nothing_there_is_said_first(files, monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("a corpus was read")

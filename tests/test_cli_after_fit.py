@@ -39,6 +39,26 @@ def test_the_page_has_the_title_and_the_names_asked_for(fitted, tmp_path):
     assert "cannot be read" in error_of("explore", fitted / "run", fitted / "test.npz", "--names", tmp_path / "no.json")
 
 
+def test_texts_can_be_read_on_the_page(tmp_path, monkeypatch):
+    texts = ["The king spoke of gold\n", "\n", "The sheep ate grass\n", "Gold for the king\n", "Grass and sheep\n"]
+    (tmp_path / "a.txt").write_text("".join(texts))
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for n, text in enumerate(filter(str.strip, texts)):
+        (folder / f"{n}.txt").write_text(text)
+    prme("fit", tmp_path / "a.txt", "--topics", 2, "--epochs", 1, "--out", tmp_path / "run")
+    given = []
+    monkeypatch.setattr(
+        "pyro_prme.cli.explore.write_page", lambda *args, **more: given.append(more) or tmp_path / "a.txt"
+    )
+    prme("explore", tmp_path / "run", tmp_path / "a.txt")
+    assert given[0]["texts"] == [text.strip() for text in texts if text.strip()]
+    prme("explore", tmp_path / "run", folder)
+    assert [text.strip() for text in given[1]["texts"]] == given[0]["texts"]
+    prme("explore", tmp_path / "run", "kjv")
+    assert given[2]["texts"] is None
+
+
 def test_every_picture_of_the_library_but_that_of_factor_models_has_a_name():
     assert {f"plot_{name}" for name in PICTURES} == set(plots.__all__) - {"plot_factors"}
 

@@ -1,10 +1,11 @@
 """Words of raw text."""
 
+import numpy as np
 import pytest
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from pyro_prme.corpora.corpus import Corpus
-from pyro_prme.corpora.text import count_words, stop_word_set
+from pyro_prme.corpora.text import count_words, frequent_stop_words, stop_word_set
 
 
 def test_words_are_lower_case_runs_of_three_or_more_letters() -> None:
@@ -50,3 +51,11 @@ def test_from_texts_applies_stop_words_and_limits() -> None:
 def test_bad_texts_are_refused(texts: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Corpus.from_texts(texts)  # type: ignore[arg-type]
+
+
+def test_stop_words_are_pointed_out_where_they_are_frequent() -> None:
+    words = ("cat", "The", "and", "of", *(f"word{d}" for d in range(40)))
+    tokens = np.array([9, 3, 8, 5, *[1] * 40])
+    assert frequent_stop_words(words, tokens) == ["and", "of", "The"]
+    assert frequent_stop_words(words, np.array([9, 3, 8, 0, *[1] * 40])) == []  # two may be words of the subject
+    assert frequent_stop_words(words[:1], tokens[:1]) == []

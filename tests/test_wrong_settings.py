@@ -41,16 +41,19 @@ LONG = {"max_iter", "verbose"}  # a large number of passes is allowed, and takes
 
 def refused_by_name(call, name):
     """Whether the call refuses the setting with one sentence; anything but a refusal by name fails."""
-    said = ""
+    message = ""
     try:
         call()
     except ValueError as error:
-        said = str(error)
-    if said:
-        assert name in said, said
-        assert "\n" not in said
-        assert said.endswith(".")
-    return bool(said)
+        message = str(error)
+        refused = True
+    else:
+        refused = False
+    if refused:
+        assert name in message, message
+        assert "\n" not in message
+        assert message.endswith(".")
+    return refused
 
 
 @pytest.mark.parametrize("value", VALUES)

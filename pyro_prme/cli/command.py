@@ -30,6 +30,7 @@ from pyro_prme.cli.show import (
 )
 from pyro_prme.corpora.files import write_whole
 from pyro_prme.corpora.readers import load_corpus
+from pyro_prme.corpora.text import frequent_stop_words
 from pyro_prme.inference.build import MODELS, PRESETS
 from pyro_prme.runs.fitting import (
     FIT_DEFAULTS,
@@ -143,6 +144,10 @@ def fit(
     documents = load_corpus(corpus, vocab=vocab)
     train, test = prepared(documents, settings, vocab)
     split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
+    common = frequent_stop_words(train.vocabulary, np.asarray(train.counts.sum(axis=0)).ravel())
+    if common and settings["fit"]["stop_words"] is None:
+        named = ", ".join(common[:3])
+        echo(f"note: {named} are among the most frequent words: --stop-words english drops words like them", err=True)
     try:
         with stop_signals(), one_writer(out):
             if resume_run:

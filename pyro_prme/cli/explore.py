@@ -11,6 +11,7 @@ import typer
 from pyro_prme.checks import positive, whole
 from pyro_prme.cli.show import corpus_of_run, echo
 from pyro_prme.corpora.files import need_path
+from pyro_prme.corpora.readers import load_texts
 from pyro_prme.explorer.writing import explore as write_page
 from pyro_prme.runs.run_folder import load_run
 
@@ -30,7 +31,7 @@ def explore(
     """Write a page to explore a run with: one file that opens in a browser without a network.
 
     Topics and their words, the paintboxes with the documents in them, each document's words by topic, correlations,
-    and a search.
+    and a search. Of raw texts, the texts themselves can be read, with their words coloured by topic.
 
     Example: prme explore run/ corpus.ldac -o topics.html
     """
@@ -41,7 +42,11 @@ def explore(
     saved = load_run(run)
     documents = corpus_of_run(saved, corpus, vocab)
     title = title or Path(corpus).name.split(".")[0] or "Topics"
-    path = write_page(saved.posterior, documents, output, title=title, names=names, max_megabytes=megabytes, seed=seed)
+    texts = load_texts(corpus)
+    read = None if texts is None else [texts[name] for name in documents.names]
+    path = write_page(
+        saved.posterior, documents, output, title=title, texts=read, names=names, max_megabytes=megabytes, seed=seed
+    )
     echo(f"{path}: {path.stat().st_size / 1e6:.2f} MB. Open it in a browser; it needs no network.")
 
 

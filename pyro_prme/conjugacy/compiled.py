@@ -145,8 +145,10 @@ def _scaled_product(
     coefficient: float, operands: list[tuple[Tensor, Indices]], out: Indices, memory: Memory | None, keys: list[Any]
 ) -> Tensor:
     """A contraction times a number, which is multiplied into whatever is smaller: an operand or the result."""
-    if coefficient == 1 or not operands:
-        return contract(operands, out, memory=memory, keys=keys) * coefficient
+    if coefficient == 1:
+        return contract(operands, out, memory=memory, keys=keys)
+    if not operands:
+        return torch.tensor(coefficient, dtype=torch.get_default_dtype())
     size = math.prod(i.size for i in out)
     small = min(range(len(operands)), key=lambda n: operands[n][0].numel())
     if operands[small][0].numel() >= size:

@@ -122,6 +122,8 @@ def _multiplied(a: Tensor, own_a: Indices, b: Tensor, own_b: Indices, kept: Indi
         order = own_a if math.prod(a.shape) >= math.prod(b.shape) else own_b
         indices = (*order, *(i for i in kept if i not in order))
         return laid_along(a, own_a, indices) * laid_along(b, own_b, indices), indices
+    first, second = (own_a, own_b) if a.numel() >= b.numel() else (own_b, own_a)
+    kept = tuple(i for i in dict.fromkeys((*first, *second)) if i in kept)  # in memory as the larger one is
     numbers = {i: opt_einsum.get_symbol(n) for n, i in enumerate(dict.fromkeys((*own_a, *own_b)))}
     spec = ",".join("".join(numbers[i] for i in own) for own in (own_a, own_b))
     return torch.einsum(f"{spec}->{''.join(numbers[i] for i in kept)}", a, b), kept

@@ -30,6 +30,7 @@ __all__ = [
     "document_names",
     "format_of",
     "load_corpus",
+    "load_texts",
     "save_corpus",
     "vocabulary_beside",
 ]
@@ -157,14 +158,17 @@ def _read_h5ad(path: Path, words: Words | None) -> Corpus:
 
 
 def _read_lines(path: Path, words: Words | None) -> Corpus:
-    texts = {str(n): line for n, line in enumerate(read_text_lines(path), start=1) if line.strip()}
+    texts = _texts_of_lines(path)
     return _aligned(_located(path, lambda: Corpus.from_texts(texts.values(), texts)), words)
+
+
+def _texts_of_lines(path: Path) -> dict[str, str]:
+    return {str(n): line for n, line in enumerate(read_text_lines(path), start=1) if line.strip()}
 
 
 def _read_folder(path: Path, words: Words | None) -> Corpus:
     if not os.path.isdir(path):
         raise ValueError(f"{path} is not a folder: give a folder, or a format that fits the file")
-    files = sorted(file for file in path.rglob("*") if os.path.isfile(file) and not file.name.startswith("."))
     held = corpus_files(path)
     if len(held) > 1:
         raise ValueError(
@@ -172,10 +176,30 @@ def _read_folder(path: Path, words: Words | None) -> Corpus:
         )
     if held:
         return _READERS[format_of(held[0])](held[0], words)
-    if not files:
+    texts = _texts_of_folder(path)
+    if not texts:
         raise ValueError(f"{path} is an empty folder: it should hold one text file for each document")
-    texts = {file.relative_to(path).as_posix(): "\n".join(read_text_lines(file)) for file in files}
     return _aligned(_located(path, lambda: Corpus.from_texts(texts.values(), texts)), words)
+
+
+def _texts_of_folder(path: Path) -> dict[str, str]:
+    files = sorted(file for file in path.rglob("*") if os.path.isfile(file) and not file.name.startswith("."))
+    return {file.relative_to(path).as_posix(): "\n".join(read_text_lines(file)) for file in files}
+
+
+def load_texts(source: str | Path) -> dict[str, str] | None:
+    """The texts themselves by the names of their documents, where `load_corpus` would count words of texts.
+
+    None where the source is a corpus of counts, or known by its name.
+    """
+    if source in _NAMED:
+        return None
+    need_path(source)
+    path = Path(source)
+    format = format_of(path)
+    if format == "lines":
+        return _texts_of_lines(path)
+    return _texts_of_folder(path) if format == "folder" and not corpus_files(path) else None
 
 
 def corpus_files(folder: Path) -> list[Path]:

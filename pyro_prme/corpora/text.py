@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+import numpy as np
 import scipy.sparse
 
-__all__ = ["count_words", "stop_word_set", "words_of"]
+__all__ = ["count_words", "frequent_stop_words", "stop_word_set", "words_of"]
+
+_MOST_FREQUENT = 20  # words among which a stop word is pointed out
 
 
 def count_words(texts: Iterable[str], *, min_letters: int = 3) -> tuple[scipy.sparse.csr_matrix, list[str]]:
@@ -61,3 +64,15 @@ def stop_word_set(stop_words: str | Iterable[str]) -> frozenset[str]:
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS)
+
+
+def frequent_stop_words(words: Sequence[str], tokens: np.ndarray) -> list[str]:
+    """English stop words among the twenty most frequent words, if they are at least three, most frequent first.
+
+    Args:
+        words: the D words.
+        tokens: how often each occurs, shape (D,).
+    """
+    top = [words[d] for d in np.argsort(-tokens, kind="stable")[:_MOST_FREQUENT]]
+    found = [word for word in top if word.lower() in stop_word_set("english")]
+    return found if len(found) >= 3 else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from pyro_prme.models.prme import ShapePRME
 
 __all__ = ["PageData", "page_data"]
 
+_TEXT = 20_000  # characters of a text that are kept
 _RESOLUTION = 40  # points along a side of a paintbox; the page interpolates between them
 
 
@@ -40,6 +42,7 @@ class PageData:
         names: N names of documents.
         lengths: tokens of each document, words left out included, shape (N,).
         counts: shape (N, W).
+        texts: N texts of the documents, for reading; None shows their words one by one.
         proportions: shape (N, T).
         coordinates: places of the documents in the plane, shape (N, 2).
         half: half the side of the square of the plane that the map shows.
@@ -66,6 +69,7 @@ class PageData:
     names: tuple[str, ...]
     lengths: np.ndarray
     counts: scipy.sparse.csr_array
+    texts: tuple[str, ...] | None
     proportions: np.ndarray
     coordinates: np.ndarray
     half: float
@@ -78,6 +82,7 @@ def page_data(
     corpus: Corpus,
     *,
     title: str = "Topics",
+    texts: Sequence[str] | None = None,
     max_words: int = 30_000,
     max_entries: int | None = None,
     seed: int = 0,
@@ -88,6 +93,7 @@ def page_data(
         posterior: of any fitted topic model.
         corpus: at least three documents of the model's vocabulary.
         title: of the page.
+        texts: one for each document, if they are to be read on the page; the first 20,000 characters of each are kept.
         max_words: words of the page, those with most tokens; of larger vocabularies the rest is left out.
         max_entries: pairs of a document and one of its words that the page may hold. A larger corpus is sampled, and
             the page says so.
@@ -97,6 +103,10 @@ def page_data(
         raise ValueError(f"posterior is a {type(posterior).__name__}: give a Posterior of a fitted model.")
     if not isinstance(corpus, Corpus):
         raise ValueError(f"corpus is a {type(corpus).__name__}: give a Corpus, whose words and names the page shows.")
+    if texts is not None and (isinstance(texts, str) or len(texts) != len(corpus)):
+        raise ValueError(
+            f"There are {len(texts)} texts for {len(corpus)} documents: give one for each, in their order."
+        )
     rows = _sample(corpus, max_entries, seed)
     part = corpus if len(rows) == len(corpus) else corpus[rows]
     if len(part) < 3:
@@ -127,6 +137,7 @@ def page_data(
         names=tuple(part.names),
         lengths=np.asarray(part.lengths),
         counts=part.counts[:, words],
+        texts=None if texts is None else tuple(str(texts[n])[:_TEXT] for n in rows),
         proportions=shares[:, used],
         coordinates=coordinates,
         half=half,

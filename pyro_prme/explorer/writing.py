@@ -7,7 +7,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -39,6 +39,7 @@ SCRIPTS = (
 )
 
 _BYTES_AN_ENTRY = 2.2  # of the page, for each pair of a document and one of its words; measured on news and abstracts
+_BYTES_A_LETTER = 0.5  # of the page, for each character of a text
 _FORMAT = "pyro_prme topic names"
 
 
@@ -48,6 +49,7 @@ def explore(
     path: str | Path,
     *,
     title: str | None = None,
+    texts: Sequence[str] | None = None,
     names: Mapping[int, str] | str | Path | None = None,
     max_megabytes: float = 10.0,
     seed: int = 0,
@@ -62,6 +64,8 @@ def explore(
         corpus: documents to show, of the model's vocabulary, at least three.
         path: the file to write; one that is there is replaced.
         title: of the page; default the file's name.
+        texts: one for each document, to be read on the page with their words coloured; without them a document is
+            shown as its different words.
         names: of topics by number, or a file of them that the page has saved.
         max_megabytes: size of the file. A corpus that would need more is sampled, and the page says so.
         seed: of that sample.
@@ -75,9 +79,11 @@ def explore(
     path = Path(path)
     limit = positive("max_megabytes", max_megabytes) * 1e6
     given = read_names(names) if isinstance(names, str | Path) else dict(names or {})
-    entries = max(int(limit / _BYTES_AN_ENTRY), 1)
+    letters = 0 if texts is None else sum(min(len(text), 20_000) for text in texts)
+    expected = _BYTES_AN_ENTRY * corpus.nnz + _BYTES_A_LETTER * letters
+    entries = max(int(corpus.nnz * limit / max(expected, 1)), 1)
     while True:
-        data = page_data(posterior, corpus, title=title or path.stem, max_entries=entries, seed=seed)
+        data = page_data(posterior, corpus, title=title or path.stem, texts=texts, max_entries=entries, seed=seed)
         page = page_html(data, given).encode()
         if len(page) <= limit or len(data.rows) <= 3:
             break
@@ -103,6 +109,7 @@ def page_html(data: PageData, names: Mapping[int, str] | None = None) -> str:
         "half": data.half,
         "vocabulary": data.vocabulary,
         "documents": data.names,
+        "texts": data.texts,
         "labels": data.labels.tolist(),
         "names": {str(k): name for k, name in (names or {}).items()},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyro
 import torch
 from pyro.infer import ELBO
 from torch import Tensor
@@ -32,6 +33,9 @@ class ClosedForm_ELBO(ELBO):
             raise ValueError(f"ClosedForm_ELBO needs a ClosedFormGuide, and this guide is {type(guide).__name__}.")
         return guide
 
+    def _get_trace(self, model: Callable, guide: Callable, args: Any, kwargs: Any) -> Any:
+        raise ValueError("ClosedForm_ELBO has no traces: the bound comes from guide.run(...).bound().")
+
     def differentiable_loss(self, model: Callable, guide: Callable, *args: Any, **kwargs: Any) -> Tensor:
         """Minus the bound. The model is the guide's own."""
         return -self._checked(guide).run(*args, **kwargs).bound()
@@ -45,6 +49,7 @@ class ClosedForm_ELBO(ELBO):
         """Minus the bound; adds gradients to parameters, and moves the closed-form sites by a natural step."""
         checked = self._checked(guide)
         run = checked.run(*args, **kwargs)
+        pyro.module(checked.store_name, checked)  # SVI moves what is in its store
         loss = -run.bound()
         if loss.requires_grad:
             loss.backward()

@@ -214,4 +214,4 @@ def _floating(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _along(weight: Tensor, batch: torch.Size, value: Tensor) -> Tensor:
     """Something known for each member of a batch, laid along a tensor that has more dimensions behind it."""
-    return weight.expand(batch).reshape(*batch, *[1] * (value.dim() - len(batch)))
+    return weight.expand(batch).reshape([*batch, *[1] * (value.dim() - len(batch))])

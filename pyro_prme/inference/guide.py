@@ -78,6 +78,11 @@ class ClosedFormGuide(PyroModule):
         self.claims = nn.ModuleList()
 
     @property
+    def store_name(self) -> str:
+        """The prefix of its parameters in Pyro's param store."""
+        return self._pyro_name
+
+    @property
     def model(self) -> Callable:
         """The model that the guide was made for."""
         return self._model[0]

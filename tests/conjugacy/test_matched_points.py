@@ -73,14 +73,12 @@ def test_bound_is_below(name: str) -> None:
     assert estimate.mean - 2.5 < bound < estimate.mean + 4 * estimate.error
 
 
-@pytest.mark.parametrize(
-    "name", ["normal_gamma", "diagonal_mixture", "factor_analysis", "dp_mixture", "crossed_effects", "subsampled_pca"]
-)
+@pytest.mark.parametrize("name", EXACT)
 def test_bound_by_draws(name: str) -> None:
     """Entropies, scales and masks are those of Pyro's own ELBO."""
     structure, ascent = found(name)
     oracle.settle(ascent)
-    estimate = oracle.monte_carlo(structure, ascent, 150)
+    estimate = oracle.monte_carlo(structure, ascent, 80)
     assert estimate.standard_errors_from(float(ascent.bound())) < 4
 
 

@@ -264,6 +264,36 @@ def test_the_words_of_a_document_are_all_there_and_named_by_topic(pages, shape_p
     assert not set(absent) & set(expected)
 
 
+def test_large_counts_and_large_vocabularies_are_unpacked(pages, shape_fit, tmp_path):
+    data = page_data(*shape_fit)
+    path = tmp_path / "page.html"
+    path.write_text(page_html(dataclasses.replace(data, counts=data.counts * 137)))
+    page = pages.open(path)
+    start, end = data.counts.indptr[4:6]
+    assert (
+        page.evaluate(f"[...pyroPrme.data.counts.slice({start}, {end})]")
+        == (137 * data.counts.data[start:end]).tolist()
+    )
+    assert page.evaluate(f"[...pyroPrme.data.words.slice({start}, {end})]") == data.counts.indices[start:end].tolist()
+
+
+def test_texts_are_read_with_their_words_coloured(pages, shape_fit, tmp_path):
+    posterior, corpus = shape_fit
+    texts = [f"<b>Text</b> {n}: A0 and b3,\nunknown words." for n in range(60)]
+    page = pages.open(explore(posterior, corpus, tmp_path / "p.html", texts=texts), "#document=9&tab=document")
+    assert page.inner_text("#text") == texts[9]
+    assert page.locator("#text .token").all_inner_texts() == []  # a0 is no run of letters
+    words = tuple(f"{word[0] * 3}{chr(97 + i)}" for i, word in enumerate(corpus.vocabulary))
+    renamed = dataclasses.replace(
+        page_data(posterior, corpus, texts=[f"{words[0].upper()}, {words[9]}!"] * 60), vocabulary=words
+    )
+    (tmp_path / "q.html").write_text(page_html(renamed))
+    page = pages.open(tmp_path / "q.html", "#document=9&tab=document")
+    assert page.locator("#text .token").all_inner_texts() == [words[0].upper(), words[9]]
+    with pytest.raises(ValueError, match="2 texts for 60 documents"):
+        explore(posterior, corpus, tmp_path / "p.html", texts=texts[:2])
+
+
 def test_a_document_without_words_and_a_model_without_places_are_shown(pages, shape_page, hdp_page):
     page = pages.open(shape_page, "#document=7&tab=document")
     assert "0 words" in page.inner_text("#moved")

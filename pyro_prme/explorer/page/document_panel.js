@@ -19,7 +19,7 @@ function drawDocument() {
           el("button", { type: "button", class: "plain", "aria-label": "The next document", onclick: () => go(1) }, "\u2192"))),
       el("p", { class: "small", id: "moved" })),
     el("section", {}, el("h3", {}, "Topics"), el("ol", { class: "shares", id: "shares" })),
-    el("section", {}, el("h3", {}, "Words, by topic"), el("p", { class: "text", id: "text" })),
+    el("section", {}, el("h3", {}, data.texts ? "Text, by topic" : "Words, by topic"), el("p", { class: "text", id: "text" })),
     el("div", { class: "pair", id: "surprises" }),
   );
   drawShares();
@@ -61,18 +61,41 @@ function drawMoved(n) {
   $("moved").replaceChildren(...parts);
 }
 
+// A word in the colour of the topic that most probably wrote it, or in the strength of the one that is looked at alone.
+function token(text, word, r, colour, count = 1) {
+  const main = strongest(r, 1)[0], rank = colour.has(main) ? colour.get(main) : TINTS;
+  const strength = alone === null ? (rank < TINTS ? r[main] : 0) : r[alone];
+  const means = strongest(r, 2).filter((t) => r[t] > 0.05).map((t) => `${label(t)} ${percent(r[t])}`).join("; ");
+  return el("span", { class: `token tint${alone === null ? rank : colour.get(alone) ?? 0}`, style: { "--r": strength.toFixed(3) }, title: means }, text, count > 1 ? el("sup", {}, count) : null);
+}
+
+// The text itself; words that the model does not know stay grey.
+function drawRunningText(n, shares, colour) {
+  data.numberOf ??= new Map(data.vocabulary.map((word, w) => [word, w]));
+  const text = data.texts[n].normalize("NFC"), seen = new Map(), parts = [];
+  let end = 0;
+  for (const found of text.matchAll(/\p{L}+/gu)) {
+    const word = data.numberOf.get(found[0].toLowerCase());
+    if (word === undefined) continue;
+    if (!seen.has(word)) seen.set(word, responsibilities(word, shares));
+    parts.push(text.slice(end, found.index), token(found[0], word, seen.get(word), colour));
+    end = found.index + found[0].length;
+  }
+  $("text").classList.add("running");
+  $("text").replaceChildren(...parts, text.slice(end));
+}
+
 function drawText(n, shares, colour) {
+  if (data.texts) {
+    drawRunningText(n, shares, colour);
+    return;
+  }
   const words = entriesOf(n).map(({ word, count }) => {
     const r = responsibilities(word, shares), main = strongest(r, 1)[0];
     return { word, count, r, main, rank: colour.has(main) ? colour.get(main) : TINTS };
   });
   words.sort((a, b) => a.rank - b.rank || b.count * b.r[b.main] - a.count * a.r[a.main]);
-  const shown = words.slice(0, SHOWN).flatMap(({ word, count, r, main, rank }) => {
-    const strength = alone === null ? (rank < TINTS ? r[main] : 0) : r[alone];
-    const tint = alone === null ? rank : colour.get(alone) ?? 0;
-    const means = strongest(r, 2).filter((t) => r[t] > 0.05).map((t) => `${label(t)} ${percent(r[t])}`).join("; ");
-    return [el("span", { class: `token tint${tint}`, style: { "--r": strength.toFixed(3) }, title: means }, data.vocabulary[word], count > 1 ? el("sup", {}, count) : null), " "];
-  });
+  const shown = words.slice(0, SHOWN).flatMap(({ word, count, r }) => [token(data.vocabulary[word], word, r, colour, count), " "]);
   if (words.length > SHOWN) shown.push(el("span", { class: "small" }, `and ${number(words.length - SHOWN)} more.`));
   $("text").replaceChildren(...shown);
 }

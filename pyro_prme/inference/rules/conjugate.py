@@ -78,7 +78,7 @@ class ConjugateFactors(Claim):
         """Replaces the natural parameters of a kept site."""
         place = self.kept.index(name)
         for key, value in natural.items():
-            setattr(self, f"natural_{place}_{key}", value.detach())
+            setattr(self, f"natural_{place}_{key}", value.detach().clone())
 
     @torch.no_grad()
     def gather(self, run: Run, share: float = 1.0) -> None:
