@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 import pyro_prme as prme
 from pyro_prme import swaps
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.models.networks.layers import LinearDecoder
+from pyro_prme.train import Trainer
 
 FACTORS, COLUMNS, ROWS = 4, 12, 100
 TOPICS, WORDS, TRAIN, TEST = 8, 80, 300, 150
@@ -58,8 +60,8 @@ def words(
     for make in (swapped, unswapped):
         torch.manual_seed(seed)
         model = make(train, metadata[:train])
-        guide = model.make_guide() if hasattr(model, "make_guide") else prme.PRMEGuide(model)
-        prme.Trainer(model, guide, corpus.counts[:train], batch_size=100, learning_rate=0.01, seed=seed).fit(epochs)
+        guide = model.make_guide() if hasattr(model, "make_guide") else PRMEGuide(model)
+        Trainer(model, guide, corpus.counts[:train], batch_size=100, learning_rate=0.01, seed=seed).fit(epochs)
         if isinstance(model, swaps.CovariatePRME):
             model.metadata = metadata[train:]
         scores.append(swaps.completion_score(guide, split))
@@ -144,10 +146,10 @@ def few(
         torch.manual_seed(seed)
         model = make(train)
         model.metadata = metadata[:train]
-        guide = model.make_guide(rules()) if hasattr(model, "make_guide") else prme.PRMEGuide(model, rules=rules())
+        guide = model.make_guide(rules()) if hasattr(model, "make_guide") else PRMEGuide(model, rules=rules())
         guide.plan(prme.Batch.from_csr(counts[:train]))
         guide.rule("V").set(equal_sticks(K))
-        prme.Trainer(model, guide, counts[:train], batch_size=train, learning_rate=0.02, start=None, seed=seed).fit(300)
+        Trainer(model, guide, counts[:train], batch_size=train, learning_rate=0.02, start=None, seed=seed).fit(300)
         model.num_documents, model.metadata = 200, metadata[train:]
         scores.append(swaps.completion_score(guide, split))
     return scores[0], scores[1]

@@ -6,20 +6,25 @@ from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.readers import load_corpus, save_corpus
 from pyro_prme.corpora.splits import TokenSplit
-from pyro_prme.elbo import Bound, ClosedForm_ELBO
 from pyro_prme.estimator import PRMETopicModel
-from pyro_prme.guide import ClosedFormGuide, PRMEGuide
 from pyro_prme.inference.build import build
+from pyro_prme.inference.claims import Claim, Refusal, Rule
+from pyro_prme.inference.data import Data, Tensors
+from pyro_prme.inference.elbo import ClosedForm_ELBO
+from pyro_prme.inference.fit import FitOptions, FitResult, fit
 from pyro_prme.inference.gibbs import Gibbs
+from pyro_prme.inference.guide import ClosedFormGuide
+from pyro_prme.inference.options import RunOptions
+from pyro_prme.inference.plan import Plan
+from pyro_prme.inference.run import Run
+from pyro_prme.inference.topic_guide import Counts, PRMEGuide
+from pyro_prme.inference.trainer import Bound, Trainer, TrainOptions
 from pyro_prme.models.diln import DILN
 from pyro_prme.models.networks.encoders import BagOfWordsEncoder, TopicEncoder, encoder_of_depth
 from pyro_prme.models.networks.layers import Decoder, decoder_of_depth
 from pyro_prme.models.prme import PRME, ShapePRME
 from pyro_prme.models.topic_model import HDP, TopicModel
-from pyro_prme.plan import Plan
-from pyro_prme.rules import Rule, Run, register
 from pyro_prme.runs.run_folder import load_run, save_run
-from pyro_prme.train import Trainer
 
 __version__ = "0.1.0"
 
@@ -30,28 +35,37 @@ __all__ = [
     "BagOfWordsEncoder",
     "Batch",
     "Bound",
+    "Claim",
     "ClosedFormGuide",
     "ClosedForm_ELBO",
     "Corpus",
+    "Counts",
+    "Data",
     "Decoder",
+    "FitOptions",
+    "FitResult",
     "Gibbs",
     "PRMEGuide",
     "PRMETopicModel",
     "Plan",
     "Posterior",
+    "Refusal",
     "Rule",
     "Run",
+    "RunOptions",
     "ShapePRME",
+    "Tensors",
     "TokenSplit",
     "TopicEncoder",
     "TopicModel",
+    "TrainOptions",
     "Trainer",
     "build",
     "decoder_of_depth",
     "encoder_of_depth",
+    "fit",
     "load_corpus",
     "load_run",
-    "register",
     "save_corpus",
     "save_run",
     "to_inference_data",

@@ -5,9 +5,11 @@ import pytest
 import torch
 from pyro import distributions as dist
 
-from pyro_prme import PRME, Batch, PRMEGuide, TopicEncoder, Trainer
+from pyro_prme import PRME, Batch, TopicEncoder
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.rules import Amortized, Point
 from pyro_prme.swaps import HyperPriors, fit, simulate_corpus
+from pyro_prme.train import Trainer
 
 K, D, N = 4, 12, 60
 SIZE = {"h_dim": 2, "ell_dim": 2}

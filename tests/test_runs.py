@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import tracemalloc
+from fnmatch import fnmatch
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def folder(tmp_path):
 
 
 def gamma(guide):
-    return guide.rules["theta"].gamma
+    return guide.topics.gamma
 
 
 def edit(folder, **changes):
@@ -237,7 +238,8 @@ def with_tensor(name, change):
 
     def spoil(folder):
         tensors = safetensors.torch.load_file(folder / "state-1.safetensors")
-        tensors[name] = change(tensors[name]).contiguous()
+        found = next(key for key in tensors if key == name or fnmatch(key, name))
+        tensors[found] = change(tensors[found]).contiguous()
         safetensors.torch.save_file(tensors, folder / "state-1.safetensors")
         sign(folder)
 
@@ -288,14 +290,15 @@ def cut_state(folder):
 
 def wrong_shape(folder):
     tensors = safetensors.torch.load_file(folder / "state-1.safetensors")
-    tensors["guide.rules.theta.gamma"] = tensors["guide.rules.theta.gamma"][:, :3].contiguous()
+    name = next(name for name in tensors if name.endswith(".gamma"))
+    tensors[name] = tensors[name][:, :3].contiguous()
     safetensors.torch.save_file(tensors, folder / "state-1.safetensors")
     sign(folder)
 
 
 def missing_tensor(folder):
     tensors = safetensors.torch.load_file(folder / "state-1.safetensors")
-    del tensors["guide.rules.V.free"]
+    del tensors[next(name for name in tensors if name.endswith(".free"))]
     safetensors.torch.save_file(tensors, folder / "state-1.safetensors")
     sign(folder)
 
@@ -316,12 +319,12 @@ DAMAGES = {
     ),
     "zeroed bytes": (zeroed, r"state-1\.safetensors is not the file that was written"),
     "no checksum": (lambda f: edit(f, checksums={}), "lacks 'state'"),
-    "gamma negative": (with_tensor("guide.rules.theta.gamma", at(-1.0)), "gamma of the guide has a number that is not"),
-    "gamma zero": (with_tensor("guide.rules.theta.gamma", at(0.0)), "gamma of the guide has a number that is not"),
-    "gamma NaN": (with_tensor("guide.rules.theta.gamma", at(np.nan)), r"theta\.gamma in .* that is not finite"),
-    "V infinite": (with_tensor("guide.rules.V.free", at(np.inf)), r"V\.free in .* that is not finite"),
+    "gamma negative": (with_tensor("guide.claims.*.gamma", at(-1.0)), "gamma of the guide has a number that is not"),
+    "gamma zero": (with_tensor("guide.claims.*.gamma", at(0.0)), "gamma of the guide has a number that is not"),
+    "gamma NaN": (with_tensor("guide.claims.*.gamma", at(np.nan)), r"\.gamma in .* that is not finite"),
+    "V infinite": (with_tensor("guide.claims.*.free", at(np.inf)), r"\.free in .* that is not finite"),
     "running variance negative": (
-        with_tensor("guide.rules.h.encoder.norm.running_var", at(-1.0)),
+        with_tensor("guide.claims.*.encoder.norm.running_var", at(-1.0)),
         "running_var of the guide has a number that is not positive",
     ),
     "correlations of another shape": (

@@ -47,12 +47,12 @@ SETTINGS = {"HDP": {"model": "learned"}, "PRME": {"form": "learned"}}
 def begin(trainer: prme.Trainer) -> None:
     """Puts the numbers where Table 1 has them."""
     for name, value in START.items():
-        trainer.guide.rule(name).set(torch.tensor(value))
+        trainer.guide.claim(name).set(torch.tensor(value))
 
 
 def learned(trainer: prme.Trainer) -> dict[str, float]:
     """The numbers as they are."""
-    return {name: float(trainer.guide.rule(name).value().detach()) for name in START}
+    return {name: float(trainer.guide.claim(name).value().detach()) for name in START}
 
 
 def table(records: list[dict]) -> str:

@@ -7,8 +7,9 @@ import re
 
 import torch
 
-from pyro_prme import PRME, PRMEGuide, swaps
+from pyro_prme import PRME, swaps
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.swaps.factors import FactorModel
 
 TOPICS, WORDS, DOCUMENTS = 4, 12, 8

@@ -47,6 +47,11 @@ class RowBatch:
         """The largest of the rows' positions."""
         return int(self.documents.max())
 
+    @property
+    def last_word(self) -> int:
+        """The number of the last column; -1 without values."""
+        return -1 if self.values is None else self.values.shape[1] - 1
+
     def head(self, num_rows: int) -> RowBatch:
         """The first rows."""
         return self.part(0, num_rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,22 +12,35 @@ from torch import Tensor, nn
 
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
+from pyro_prme.corpora.rows import RowBatch
 from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.inference.claims import Context, Rule
-from pyro_prme.inference.data import Data
+from pyro_prme.inference.data import Data, Rows
 from pyro_prme.inference.guide import ClosedFormGuide
-from pyro_prme.inference.rules import Conjugate, FirstOf, FromPrior, GaussianFunction, MeanFieldNormal, Point, Topics
+from pyro_prme.inference.plan import Plan
+from pyro_prme.inference.rules import (
+    Conjugate,
+    FirstOf,
+    FromPrior,
+    GaussianFunction,
+    MeanFieldNormal,
+    OneByOne,
+    Point,
+    PoissonSums,
+    Topics,
+)
 from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of_topics
 from pyro_prme.inference.rules.point import FreePoint
+from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.session import evaluating
-from pyro_prme.inference.topic_starts import STARTS
+from pyro_prme.inference.topic_starts import start_table
 from pyro_prme.models.networks.encoders import TopicEncoder
 from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
 
-_TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
+_ROWS_OF_PLAN = 8
 _CENTRING = 1000  # documents over which f is centred: the error is a thirtieth of f's spread
 _STICK_RATE = 0.05  # of Adam for V on its logit: with the networks' rate it is far from converged after 30 epochs
 
@@ -56,10 +69,6 @@ class Counts:
         return np.flatnonzero(np.diff(self.counts.indptr))[:size]
 
 
-class _HasCounts(Protocol):
-    counts: sparse.csr_matrix
-
-
 class PRMEGuide(ClosedFormGuide):
     """The paper's guide: points for ell and V, g for h, closed forms for the rest, found and claimed by their form.
 
@@ -80,14 +89,16 @@ class PRMEGuide(ClosedFormGuide):
         *,
         topics: Topics | None = None,
         stick_rate: float = _STICK_RATE,
-        candidates: Sequence[Rule] = (Conjugate(), MeanFieldNormal()),
+        candidates: Sequence[Rule] = (PoissonSums(), Conjugate(), OneByOne(), MeanFieldNormal()),
         name: str | None = None,
     ) -> None:
         roles = model.roles
-        offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point()}
+        offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point(), "dispersion": Point()}
         if "embedding" in roles:
             size: Any = model
-            encoder = TopicEncoder(model.num_topics, size.h_dim) if encoder is None else encoder
+            if encoder is None:
+                own = getattr(model, "default_encoder", None)
+                encoder = own() if own is not None else TopicEncoder(model.num_topics, size.h_dim)
             offered["embedding"] = Amortised(encoder)
         offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
         super().__init__(
@@ -97,6 +108,11 @@ class PRMEGuide(ClosedFormGuide):
             defaults={roles[role]: rule for role, rule in offered.items() if role in roles},
             name=name,
         )
+
+    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+        """As `ClosedFormGuide.plan`; of rows it sees a part, so that what belongs to rows is solved for each batch."""
+        small = [a.head(max(1, min(_ROWS_OF_PLAN, a.size - 1))) if isinstance(a, RowBatch) else a for a in args]
+        return super().plan(*small, **kwargs)
 
     @property
     def topics(self) -> TopicFactors:
@@ -116,27 +132,17 @@ class PRMEGuide(ClosedFormGuide):
     def begin(self, data: Data, start: str, seed: int) -> None:
         """Topics from a start of `starts.STARTS` ("default" is k-means), places and sticks that go with them.
 
-        gamma is gamma0 + 10 (N / K) centre + Gamma(1, 0.1) noise; ell is a random projection of the centres' square
-        roots, centred and normalised; V has the clusters' shares as its weights.
+        ell is a random projection of the centres' square roots, centred and normalised; V has the clusters' shares as
+        its weights.
         """
-        super().begin(data, start, seed)
-        start = "kmeans" if start == "default" else start
-        if start not in STARTS:
-            raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
-        if not hasattr(data, "counts"):
-            raise ValueError("Topics start from counts of words: give the data as Counts or as a Corpus.")
-        counts = sparse.csr_matrix(data.counts)
-        topics = self.topics
-        num_words, num_topics = topics.gamma.shape
-        if counts.shape[1] != num_words:
-            raise ValueError(
-                f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus."
-            )
+        self.restart(seed)
+        claims: Any = list(self.claims)
+        topics = next((c for c in claims if isinstance(c, TopicFactors | PoissonFactors)), None)
+        if topics is None:
+            return  # nothing knows what a centre would be: factors start near their prior
         rng = np.random.default_rng(seed)
-        centres, shares = STARTS[start](counts, num_topics, rng)
-        weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
-        noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
-        topics.set(topics.prior() + torch.as_tensor(weight * centres.T + noise, dtype=topics.gamma.dtype))
+        centres, shares = start_table(topics, _counts_of(data), start, rng)
+        num_topics = len(shares)
         sticks, places = self._point("sticks"), self._point("places")
         if sticks is not None:
             smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.free.dtype)
@@ -150,19 +156,26 @@ class PRMEGuide(ClosedFormGuide):
         model: Any = self.model
         places = self._point("places")
         claims: Any = list(self.claims)
-        network = next((c for c in claims if isinstance(c, NetworkPoint)), None)
-        if places is None or network is None:
+        if places is None or not any(isinstance(c, NetworkPoint) for c in claims):
             return
         with evaluating(self):
             sample = np.unique(np.linspace(0, len(data) - 1, min(len(data), _CENTRING)).astype(int))
             parts = np.array_split(sample, -(-len(sample) // 500))
-            model.recentre((self.embeddings(data.batch(rows)[0], network) for rows in parts), places.value())
+            model.recentre((self.embeddings(data.batch(rows)[0]) for rows in parts), places.value())
 
-    def embeddings(self, batch: Batch, network: NetworkPoint) -> Tensor:
+    def embeddings(self, batch: Batch) -> Tensor:
         """h of each document, shape (B, h_dim), in the guide's current mode."""
         claims: Any = tuple(self.claims)
+        network = next(c for c in claims if isinstance(c, NetworkPoint))
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
+
+
+def _counts_of(data: Any) -> sparse.csr_matrix:
+    """The counts of data that have some."""
+    if not hasattr(data, "counts") and not isinstance(data, Rows):
+        raise ValueError("Topics start from counts of words: give the data as Counts, as Rows or as a Corpus.")
+    return sparse.csr_matrix(data.values.numpy() if isinstance(data, Rows) else data.counts)
 
 
 def _projection(centres: np.ndarray, like: Tensor, rng: np.random.Generator) -> Tensor:

@@ -17,16 +17,19 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from pyro_prme.answers.posterior import Posterior, default_dtype
+from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, whole, widths
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.counts import sound_csr
-from pyro_prme.guide import PRMEGuide
 from pyro_prme.inference.build import PRESETS, build
+from pyro_prme.inference.session import default_dtype
+from pyro_prme.inference.topic_guide import Counts, PRMEGuide
+from pyro_prme.inference.topic_starts import STARTS
+from pyro_prme.inference.trainer import MODES, Trainer, TrainOptions
 from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.runs.optimizer_state import from_parts, to_parts
 from pyro_prme.runs.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
-from pyro_prme.train import Trainer
 
 __all__ = ["SavedRun", "load_run", "make_trainer", "resume", "save_run", "settings_of", "was_fitted_to"]
 
@@ -61,11 +64,11 @@ class SavedRun:
     @property
     def posterior(self) -> Posterior:
         """What was learned."""
-        return Posterior(self.model, self.guide, vocabulary=self.vocabulary)
+        return Posterior(self.guide, vocabulary=self.vocabulary)
 
 
 def settings_of(preset: str = "default", **given: Any) -> Settings:
-    """Settings of `build` and of `Trainer`, every one by name, so that a later version's defaults change nothing.
+    """Settings of `build`, `TrainOptions` and the start, by name, so that a later version's defaults change nothing.
 
     Args:
         preset: a key of `build.PRESETS`.
@@ -78,21 +81,20 @@ def settings_of(preset: str = "default", **given: Any) -> Settings:
     chosen = PRESETS[preset] | {name: value for name, value in given.items() if value is not None}
     if "num_topics" not in chosen:
         raise ValueError("num_topics is missing: say how many topics the model may use.")
-    known = {part: inspect.signature(target).parameters for part, target in (("build", build), ("trainer", Trainer))}
-    settings = {
-        part: {
-            name: chosen.get(name, parameter.default)
-            for name, parameter in parameters.items()
-            if name == "num_topics" or parameter.kind is parameter.KEYWORD_ONLY
-        }
-        for part, parameters in known.items()
+    known = {
+        "build": {name: p.default for name, p in inspect.signature(build).parameters.items() if name not in _SIZES},
+        "trainer": {name: p.default for name, p in inspect.signature(TrainOptions).parameters.items()},
     }
+    known["trainer"]["start"] = "kmeans"
+    settings = {part: {name: chosen.get(name, default) for name, default in known[part].items()} for part in known}
     unknown = chosen.keys() - settings["build"].keys() - settings["trainer"].keys()
     if unknown:
         raise ValueError(f"There is no setting {min(unknown)!r}.")
     for values in settings.values():
         for name in values.keys() & SETTINGS.keys():
             SETTINGS[name](name, values[name])
+    choice("mode", settings["trainer"]["mode"], MODES)
+    choice("start", settings["trainer"]["start"], STARTS)
     return settings
 
 
@@ -111,9 +113,10 @@ def make_trainer(counts: sparse.csr_matrix, settings: Settings, *, begin: bool =
         if number < num_topics:
             raise ValueError(f"There are {num_topics} topics and {number} {what}: ask for at most {number} topics.")
     with pyro.settings.context(module_local_params=True):
-        model, guide = build(vocab_size=counts.shape[1], num_documents=counts.shape[0], **settings["build"])
+        _, guide = build(vocab_size=counts.shape[1], num_documents=counts.shape[0], **settings["build"])
         start = settings["trainer"]["start"] if begin else None
-        return Trainer(model, guide, counts, **(settings["trainer"] | {"start": start}))
+        options = TrainOptions(**{name: value for name, value in settings["trainer"].items() if name != "start"})
+        return Trainer(guide, Counts(counts), options, start=start)
 
 
 def save_run(
@@ -134,7 +137,10 @@ def save_run(
     """
     from pyro_prme import __version__
 
-    state = trainer.state_dict()
+    state, data = trainer.state_dict(), trainer.data
+    if not isinstance(data, Counts | Corpus):
+        raise ValueError(f"The trainer's data are {type(data).__name__}: a run is one of a model of counts.")
+    counts = sparse.csr_matrix(data.counts)
     tensors = {f"{part}.{name}": value for part in ("model", "guide") for name, value in state[part].items()}
     tensors["torch_state"] = state["torch_state"]
     for name, array in (summary or {}).items():
@@ -143,8 +149,8 @@ def save_run(
         "pyro_prme": __version__,
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "settings": settings,
-        "sizes": dict(zip(_SIZES, reversed(trainer.counts.shape), strict=True)),
-        "corpus": _fingerprint(trainer.counts, vocabulary),
+        "sizes": dict(zip(_SIZES, reversed(counts.shape), strict=True)),
+        "corpus": _fingerprint(counts, vocabulary),
         "optimizers": [to_parts(i, part, tensors) for i, part in enumerate(state["optimizers"])],
         "numpy_state": state["numpy_state"],
         "steps": state["steps"],
@@ -193,11 +199,12 @@ def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[s
     with damaged(folder):
         _check_sizes(record, tensors)
         trainer = make_trainer(counts, record["settings"], begin=False)
-        modules: dict[str, nn.Module] = {"model": trainer.objective.model, "guide": trainer.guide}
+        model: Any = trainer.model
+        modules: dict[str, nn.Module] = {"model": model, "guide": trainer.guide}
         state: dict[str, Any] = {
             part: _checked(module, _under(f"{part}.", tensors), part) for part, module in modules.items()
         }
-        pairs = zip(trainer.optimizers, record["optimizers"], strict=True)
+        pairs = zip(trainer.optimisers, record["optimizers"], strict=True)
         state["optimizers"] = [from_parts(i, *pair, tensors) for i, pair in enumerate(pairs)]
         state["torch_state"] = tensors["torch_state"]
         torch.Generator().set_state(state["torch_state"])  # refuses what is no random state

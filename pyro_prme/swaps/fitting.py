@@ -10,13 +10,12 @@ import torch
 from pyro import distributions as dist
 from torch import Tensor
 
-from pyro_prme.answers.posterior import converged
 from pyro_prme.answers.scores import log_predictive
 from pyro_prme.checks import all_settings, whole
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.splits import TokenSplit
 from pyro_prme.elbo import ClosedForm_ELBO
-from pyro_prme.guide import ClosedFormGuide
+from pyro_prme.guide import ClosedFormGuide, converged
 from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.prototype import eval_mode
 from pyro_prme.rules import Run

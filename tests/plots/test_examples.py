@@ -19,10 +19,10 @@ def names(corpus):
     """What the examples take as given."""
     fits, trainers = {}, {}
     for kind in ("prme", "hdp"):
-        program, guide = prme.build(4, corpus.vocab_size, 30, model=kind, embedding_dim=3)
-        trainers[kind] = prme.Trainer(program, guide, corpus.counts[:30], batch_size=10)
+        guide = prme.build(4, corpus.vocab_size, 30, model=kind, embedding_dim=3)[1]
+        trainers[kind] = prme.Trainer(guide, corpus[:30], prme.TrainOptions(batch_size=10))
         trainers[kind].fit(2)
-        fits[kind] = prme.Posterior(program, guide, vocabulary=corpus.vocabulary)
+        fits[kind] = prme.Posterior(guide, vocabulary=corpus.vocabulary)
     factors = swaps.GaussianPRME(3, 5, 20, h_dim=2, ell_dim=2)
     rows = factors.batch_of(swaps.simulate(factors, 20)[0])
     factor_guide = factors.make_guide()

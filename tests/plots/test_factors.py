@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from pyro_prme import HDP, Batch, PRMEGuide, plots, swaps
+from pyro_prme import HDP, Batch, plots, swaps
+from pyro_prme.guide import PRMEGuide
 
 from .pictures import same_image
 

@@ -6,10 +6,14 @@ import pytest
 import torch
 from scipy import sparse
 
-from pyro_prme import HDP, PRME, Batch, ClosedForm_ELBO, Corpus, Posterior, PRMEGuide, Trainer, plots, swaps
+import pyro_prme as inference
+from pyro_prme import HDP, PRME, Batch, Corpus, plots, swaps
+from pyro_prme.elbo import ClosedForm_ELBO
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.prototype import eval_mode
 from pyro_prme.swaps.factors import FactorModel, RowModel
 from pyro_prme.swaps.guides import GuidedModel
+from pyro_prme.train import Trainer
 
 mpl.use("Agg")
 
@@ -113,7 +117,9 @@ def test_the_score_of_words_is_that_of_the_mean_proportions():
     model = HDP(K, D, N)
     guide = PRMEGuide(model)
     Trainer(model, guide, corpus(), batch_size=30).fit(5)
-    exact = -np.log(Posterior(model, guide).perplexity(split_of()))
+    same = inference.PRMEGuide(make(HDP))
+    inference.Trainer(same, inference.Counts(corpus()), inference.TrainOptions(batch_size=30)).fit(5)
+    exact = -np.log(inference.Posterior(same).perplexity(split_of()))
     assert swaps.completion_score(guide, split_of(), draws=400) == pytest.approx(exact, abs=0.003)
     with pytest.raises(ValueError, match="The split has 61 documents and the model was built for 60"):
         swaps.completion_score(guide, split_of(N + 1))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pyro_prme import PRMEGuide
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.rules import GammaLoadings
 from pyro_prme.swaps import GaussianPRME, PoissonPRME, fit, simulate
 from pyro_prme.swaps.poisson import GammaFactors

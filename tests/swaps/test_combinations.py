@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from pyro_prme import PRME, Batch, PRMEGuide, ShapePRME, Trainer, swaps
+from pyro_prme import PRME, Batch, ShapePRME, swaps
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.swaps import (
     BinaryPRME,
     CovariatePRME,
@@ -15,6 +16,7 @@ from pyro_prme.swaps import (
     NegativeBinomialPRME,
     PoissonPRME,
 )
+from pyro_prme.train import Trainer
 
 K, D, N = 4, 12, 30
 SIZE = {"h_dim": 3, "ell_dim": 2}

@@ -3,10 +3,13 @@
 import pytest
 import torch
 
-from pyro_prme import Batch, ClosedForm_ELBO, PRMEGuide, Trainer
+from pyro_prme import Batch
+from pyro_prme.elbo import ClosedForm_ELBO
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.rules import GammaLoadings
 from pyro_prme.swaps import GaussianProcessPRME, KernelFunction, simulate_corpus
 from pyro_prme.testing import check_rule
+from pyro_prme.train import Trainer
 
 K, D, N = 4, 12, 12
 SIZE = {"ell_dim": 2}

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from pyro_prme import Batch, PRMEGuide, Trainer
+from pyro_prme import Batch
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.rules import Point
 from pyro_prme.swaps import HorseshoePRME, simulate_corpus
+from pyro_prme.train import Trainer
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -8,9 +8,11 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import gammaln
 from scipy.stats import beta as beta_law
 
-from pyro_prme import HDP, Batch, PRMEGuide, Trainer
+from pyro_prme import HDP, Batch
 from pyro_prme.equations.sticks import stick_weights
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.swaps import HyperPriorPRME, HyperPriors, LearnedPitmanYorPRME, PitmanYorSticks, simulate_corpus
+from pyro_prme.train import Trainer
 
 
 class LearnedHDP(HyperPriors, HDP):

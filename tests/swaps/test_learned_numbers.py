@@ -5,8 +5,9 @@ import torch
 from pyro import distributions as dist
 from pyro import poutine
 
-from pyro_prme import HDP, PRME, Batch, PRMEGuide
+from pyro_prme import HDP, PRME, Batch
 from pyro_prme.equations.sticks import stick_weights
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.swaps import (
     HyperPriorPRME,
     HyperPriors,

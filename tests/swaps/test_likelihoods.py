@@ -8,7 +8,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from pyro_prme import PRME, PRMEGuide, Trainer
+from pyro_prme import PRME
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.swaps import (
     BinaryPRME,
     GaussianPRME,
@@ -22,6 +23,7 @@ from pyro_prme.swaps import (
     simulate,
 )
 from pyro_prme.testing import check_rule
+from pyro_prme.train import Trainer
 
 K, D, N = 4, 12, 60
 

@@ -9,8 +9,9 @@ from pyro import plate
 from scipy import sparse
 from torch import nn
 
-from pyro_prme import Batch, PRMEGuide, TopicEncoder, Trainer
+from pyro_prme import Batch, TopicEncoder
 from pyro_prme.equations.sticks import stick_weights
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.models.networks.layers import LinearDecoder
 from pyro_prme.swaps import simulate_corpus
 from pyro_prme.swaps.priors import (
@@ -19,6 +20,7 @@ from pyro_prme.swaps.priors import (
     LogNormalPRME,
     PitmanYorPRME,
 )
+from pyro_prme.train import Trainer
 
 K, D, N = 4, 12, 60
 SIZE = {"h_dim": 3, "ell_dim": 2}

@@ -6,8 +6,9 @@ import torch
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
-from pyro_prme import Batch, PRMEGuide, TopicEncoder, Trainer
+from pyro_prme import Batch, TopicEncoder
 from pyro_prme.equations.sticks import stick_weights
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.prototype import eval_mode
 from pyro_prme.swaps import (
     FiniteDirichletPRME,
@@ -20,6 +21,7 @@ from pyro_prme.swaps import (
     simulate,
     simulate_corpus,
 )
+from pyro_prme.train import Trainer
 
 # factors of rows, four of them, on three columns of their own each
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from pyro_prme import HDP, PRME, Batch, ClosedFormGuide, Corpus, PRMEGuide, swaps
+from pyro_prme import HDP, PRME, Batch, Corpus, swaps
+from pyro_prme.guide import ClosedFormGuide, PRMEGuide
 
 K, D, N = 3, 6, 20
 SIZE = {"h_dim": 2, "ell_dim": 2}

@@ -57,6 +57,15 @@ class Members(Normal):
         """Zeros of the shapes of the natural parameters by member."""
         return {name: torch.zeros(self.shape, dtype=self.variable.dtype) for name in self.statistics}
 
+    def draw(self, natural: Natural) -> Tensor:
+        return self.distribution(natural).sample()
+
+    def without_products(self, target: Natural) -> dict[str, Tensor]:
+        """Natural parameters by member, the products of different ones left out."""
+        own = self._matrices(target["xx"]).diagonal(dim1=-2, dim2=-1)
+        parts = {name: target[name] for name in self.statistics if name != "xx"}
+        return {name: parts[name] if name in parts else self.in_place(own, 1) for name in self.statistics}
+
     def settled(self, target: Natural, start: Tensor, sweeps: int) -> dict[str, Tensor]:
         """Natural parameters by member after sweeps over the members, from first means of them.
 

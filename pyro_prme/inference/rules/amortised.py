@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from pyro_prme.conjugacy import Structure
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.rows import RowBatch
 from pyro_prme.inference.claims import Claim, Context, OpenClaim, Refusal, Rule
 from pyro_prme.inference.rules.normal_guide import is_real
+from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 
 __all__ = ["Amortised", "NetworkPoint", "rows_of_topics"]
@@ -57,25 +59,31 @@ class NetworkPoint(OpenClaim):
 
     def posterior(self, name: str, prior: Any, context: Context) -> Tensor:
         batch = batch_among(context.args)
-        topics = rows_of_topics(context, batch) if getattr(self.encoder, "reads_topics", False) else None
+        reads = getattr(self.encoder, "reads_topics", False)
+        if reads and isinstance(batch, RowBatch):
+            raise ValueError(
+                "The inference network reads words of documents, and the data are rows: give an encoder that reads "
+                "rows, such as RowEncoder, or derive the model from FactorModel."
+            )
+        topics = rows_of_topics(context, batch) if reads else None
         return self.encoder(batch, topics).reshape(prior.batch_shape + prior.event_shape)
 
 
-def batch_among(args: Sequence[Any]) -> Batch:
-    """The batch among a model's arguments."""
-    found = next((arg for arg in args if isinstance(arg, Batch)), None)
+def batch_among(args: Sequence[Any]) -> Any:
+    """The batch of documents or of rows among a model's arguments."""
+    found = next((arg for arg in args if isinstance(arg, Batch | RowBatch)), None)
     if found is None:
-        raise ValueError("The model was called without a Batch, which its inference network reads: give one.")
+        raise ValueError("The model was called without a batch, which its inference network reads: give one.")
     return found
 
 
 @torch.no_grad()
 def rows_of_topics(context: Context, batch: Batch) -> Tensor:
     """E theta of the batch's distinct words, word-major (W, K), of the first claim that holds topics."""
-    topics = next((claim for claim in context.claims if isinstance(claim, TopicFactors)), None)
+    topics: Any = next((c for c in context.claims if isinstance(c, TopicFactors | PoissonFactors)), None)
     if topics is None:
         raise ValueError(
             "The inference network reads topics of words, and no site of the model was claimed as such: give an "
             "encoder that reads the batch alone."
         )
-    return topics.topics_posterior().mean_rows(batch.words)  # type: ignore[attr-defined]
+    return topics.mean_rows(batch.words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,10 +18,22 @@ from pyro_prme.inference.starts import prior_factor
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
-__all__ = ["Conjugate", "ConjugateFactors"]
+__all__ = ["Conjugate", "ConjugateFactors", "LocalFactor"]
 
 
 _MOST_SWEEPS = 50  # over the sites of a batch, if nothing else is asked for
+
+
+class LocalFactor(NamedTuple):
+    """A factor of a site of a batch.
+
+    Args:
+        natural: its natural parameters.
+        own: what of them the site's own density asked for.
+    """
+
+    natural: Natural
+    own: Natural
 
 
 class Conjugate(Rule):
@@ -99,15 +111,36 @@ class ConjugateFactors(Claim):
             self.set_natural(name, target if rate == 1 else {key: old[key].lerp(target[key], rate) for key in target})
         self._pending = {}
 
-    def solve(self, factors: Factors, options: RunOptions) -> None:
-        """Puts the factors of one run in place: kept ones as they are, local ones by sweeps until nothing moves."""
+    @torch.no_grad()
+    def solve(self, factors: Factors, options: RunOptions) -> dict[str, LocalFactor]:
+        """Puts the factors of one run in place: kept ones as they are, local ones by sweeps until nothing moves.
+
+        Returns:
+            The local ones, by site, for a later run to start from or to hold. What is held is the part of the others:
+            a factor goes along with its own prior, as it does where a gradient step has moved that.
+        """
         for name in self.kept:
             factors.natural[name] = self.natural(name)
         for name in self.local:
-            given = options.held.get(name) or options.started.get(name)
-            factors.natural[name] = given or prior_factor(factors.program, name, factors)
-        if self.local and not options.held:
+            given: LocalFactor | None = options.held.get(name) or options.started.get(name)
+            factors.natural[name] = prior_factor(factors.program, name, factors) if given is None else given.natural
+        if not self.local:
+            return {}
+        if not options.held:
             sweep_until_still(factors, self.local, options)
+            return {name: LocalFactor(factors.natural[name], _own_prior(factors, name)) for name in self.local}
+        moved = {name: (options.held[name], _own_prior(factors, name)) for name in self.local if name in options.held}
+        for name, (held, own) in moved.items():
+            natural = {key: part + own[key] - held.own[key] for key, part in held.natural.items()}
+            if factors.program.families[name].holds(natural):
+                factors.natural[name] = natural
+        return {name: held for name, (held, _) in moved.items()}
+
+
+def _own_prior(factors: Factors, name: str) -> dict[str, Tensor]:
+    """What a site's own density asks of its factor."""
+    empty = factors.program.families[name].empty()
+    return factors.program.target(name, factors.statistics(), empty, own=True)
 
 
 @torch.no_grad()

@@ -75,6 +75,9 @@ def followed(structure: Structure, name: str, family: type[Members]) -> Structur
 class OneByOneFactors(SolvedClaim):
     """The factors of one site's members, solved by sweeps in each run.
 
+    What a later run holds is what the others say of each member, without the site's own prior, which may be another
+    one by then.
+
     Args:
         structure: in which the site has its family.
         name: of the site.
@@ -97,13 +100,17 @@ class OneByOneFactors(SolvedClaim):
         self, sites: Mapping[str, Site], factors: Factors, options: RunOptions, args: Sequence[Any] = ()
     ) -> dict[str, dict[str, Tensor]]:
         (name,) = self.sites
-        held = options.held.get(name)
-        if held is None:
-            family: Any = factors.program.families[name]
-            before = options.started.get(name)
-            factors.natural[name] = family.single()  # its own statistics enter no update of it but by `settled`
+        family: Any = factors.program.families[name]
+        factors.natural[name] = family.single()  # whose statistics enter no target but by `settled`
+        own = family.without_products(factors.program.target(name, factors.statistics(), family.empty(), own=True))
+        field = options.held.get(name)
+        if field is None:
             target = factors.program.target(name, factors.statistics(), family.empty())
-            start = torch.zeros(family.shape) if before is None else family.means(before)["x"]
-            held = family.settled(target, start.to(family.variable.dtype), options.sweeps or _SWEEPS)
-        factors.natural[name] = held
-        return {name: held}
+            before = options.started.get(name)
+            start = torch.zeros(family.shape, dtype=family.variable.dtype)
+            if before is not None:
+                start = family.means({key: before[key] + own[key] for key in own})["x"]
+            settled = family.settled(target, start, options.sweeps or _SWEEPS)
+            field = {key: settled[key] - own[key] for key in settled}
+        factors.natural[name] = {key: field[key] + own[key] for key in field}
+        return {name: field}

@@ -116,6 +116,12 @@ class PoissonFactors(SolvedClaim):
             mean = (prior["log"] + 1) / -prior["x"]
             self.set_natural({"log": noise, "x": -1 / mean})
 
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """D and K."""
+        num_columns, num_factors = self._by_column(self.natural_log).shape
+        return num_columns, num_factors
+
     @torch.no_grad()
     def begin_from(self, centres: Tensor, weight: float, noise: Tensor) -> None:
         """Factors round centres, worth so many counts.
@@ -125,7 +131,7 @@ class PoissonFactors(SolvedClaim):
             weight: counts behind each centre.
             noise: counts, added to each cell, (K, D).
         """
-        counts = weight * centres + noise
+        counts = (weight * centres + noise).to(self.natural_log.dtype)
         prior = self.natural_prior
         start = {"log": prior["log"] + (counts.mT if self.by_column else counts).reshape(prior["log"].shape)}
         if not self.normalised:  # centres sum to one, and loadings are of the size of a row's count
@@ -145,6 +151,13 @@ class PoissonFactors(SolvedClaim):
         """A table of the factors as (D, K)."""
         flat = table.reshape([n for n in table.shape if n != 1] if table.dim() > 2 else table.shape)
         return flat if self.by_column else flat.mT
+
+    def mean_rows(self, columns: Tensor) -> Tensor:
+        """E theta of some columns as shares of each factor's total, (W, K)."""
+        mean = self._by_column(self.natural_log) + 1
+        if not self.normalised:
+            mean = mean / -self._by_column(self.natural_x)
+        return mean[columns] / mean.sum(0)
 
     def totals(self) -> Tensor:
         """The sum over columns of E theta, (K,)."""

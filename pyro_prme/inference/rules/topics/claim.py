@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from pyro import distributions as dist
 from torch import Tensor
@@ -16,6 +17,7 @@ from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.program import Program, site_terms
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.equations.bounds import (
     dirichlet_term,
     elog_sum_epsilon,
@@ -27,6 +29,7 @@ from pyro_prme.equations.expectations import expected_log_rows
 from pyro_prme.inference.claims import SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.rules.topics.forms import ChoiceForm, NotThisForm, WordForm, choice_form, word_form
+from pyro_prme.inference.topic_starts import start_table
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, sum_of_rows
 from pyro_prme.kernels.sums import inner
@@ -79,6 +82,7 @@ class TopicFactors(SolvedClaim):
         self.covered = (words, roles["assignment"], roles["topics"])
         self.slow = (roles["topics"],)
         self.normalised = structure.families[roles["loadings"]].title == Gamma.title
+        self.bounds_a_sum = self.normalised
         prior = self._prior_of(structure.trace.nodes[roles["topics"]]["fn"])
         draw = structure.value(roles["topics"]).reshape(prior.shape)
         self.register_buffer("gamma", (prior + 100 * draw).mT.contiguous())
@@ -111,6 +115,10 @@ class TopicFactors(SolvedClaim):
         if self.rule.points:
             return WordMajorPoint(self.gamma, self.total)
         return WordMajorDirichlet(self.gamma, self.total, self._digamma)
+
+    def mean_rows(self, words: Tensor) -> Tensor:
+        """E theta of some words, word-major, (W, K)."""
+        return self.topics_posterior().mean_rows(words)  # type: ignore[attr-defined]
 
     @torch.no_grad()
     def solve(
@@ -159,7 +167,13 @@ class TopicFactors(SolvedClaim):
         return {name: found}
 
     def read(self, sites: Mapping[str, Site], args: Sequence[Any]) -> Reading:
-        """The documents of a run and E ln theta of their words, for several solutions."""
+        """The documents of a run; where E ln theta of their words is left out, `solve` finds it."""
+        if self.words not in sites:  # no document of the batch has words
+            loadings = sites[self.roles["loadings"]]
+            size, weight = loadings.fn.shape()[0], float(loadings.weight.reshape(-1)[0])
+            nothing = torch.zeros(0, dtype=torch.int64)
+            empty = Batch(torch.arange(size), torch.zeros(size + 1, dtype=torch.int64), nothing, torch.zeros(0))
+            return Reading(empty, weight, None, None)
         words = word_form(site_terms(sites[self.words])[1])
         choice = choice_form(site_terms(sites[self.roles["assignment"]])[1], words)
         batch, weight, place = batch_of(words, choice, sites[self.roles["loadings"]], args)
@@ -268,7 +282,7 @@ class TopicFactors(SolvedClaim):
         """What moves whatever decides the loadings; see `Topics.objective` and `Topics.by_mean`."""
         name, program, factors = self.roles["loadings"], run.factors.program, run.factors
         if self.rule.objective == "plain":
-            return program.moving(name, factors.statistics())
+            return program.at(name, factors.statistics())
         held = run.options.held.get(name)
         if not self.rule.by_mean or held is None:
             return self.loadings_term(program, factors, found)
@@ -346,6 +360,13 @@ class TopicFactors(SolvedClaim):
             elog_sum = elog_sum_epsilon((a / rate).double(), step.epsilon.double())
         return found.weight * (entropy + elog - (batch.length.double() * elog_sum).sum())
 
+    # Starts.
+
+    def begin(self, data: Any, start: str, seed: int) -> None:
+        """Topics near those of the words, where the data have counts of them."""
+        if hasattr(data, "counts") and data.counts.shape[1] == self.gamma.shape[0]:
+            start_table(self, sound_csr(data.counts), start, np.random.default_rng(seed))
+
     # Natural steps.
 
     @torch.no_grad()
@@ -369,6 +390,21 @@ class TopicFactors(SolvedClaim):
     def prior(self) -> Tensor:
         """gamma0 as the model had it last, word-major, broadcastable to (D, K)."""
         return self._prior.mT
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """D and K."""
+        return self.gamma.shape[0], self.gamma.shape[1]
+
+    def begin_from(self, centres: Tensor, weight: float, noise: Tensor) -> None:
+        """Topics round centres, worth so many tokens.
+
+        Args:
+            centres: shape (K, D), rows that sum to one.
+            weight: tokens behind each centre.
+            noise: tokens, added to each cell, (K, D).
+        """
+        self.set(self.prior() + (weight * centres + noise).mT.to(self.gamma.dtype))
 
     @torch.no_grad()
     def set(self, gamma: Tensor) -> None:

@@ -1,16 +1,18 @@
 """The random function in the shape, and topics as points: laws, plans, stationarity, and what is refused."""
 
+from dataclasses import replace
+
 import pyro
 import pyro.distributions as dist
 import pytest
 import torch
 
-from pyro_prme import PRME, Batch, Corpus, PRMEGuide, PRMETopicModel, ShapePRME, Trainer, build, to_inference_data
+from pyro_prme import PRME, Batch, Corpus, PRMEGuide, PRMETopicModel, RunOptions, ShapePRME, build, to_inference_data
 from pyro_prme.equations.bounds import point_topics_term
-from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import PointTopics
+from pyro_prme.inference.rules import Topics
+from pyro_prme.inference.session import evaluating
 from tests.conftest import small_model
-from tests.test_train import corpus
+from tests.inference.fits import corpus, trainer
 
 
 def test_shapes_sum_to_beta_whatever_f_is_and_follow_it():
@@ -36,8 +38,8 @@ def test_loadings_have_the_gamma_law(entries):
 
 def test_its_plan_keeps_every_closed_form(tokens):
     plan = PRMEGuide(small_model(kind=ShapePRME)).plan(tokens)
-    assert not plan.refusals
-    assert type(plan.rules["Z"]).__name__ == "GammaLoadings"
+    assert plan.closed == ("theta", "Z", "C")
+    assert all("compiled" in plan[name].update for name in plan.closed)
 
 
 def test_a_random_f_in_the_shape_is_refused(tokens):
@@ -46,9 +48,9 @@ def test_a_random_f_in_the_shape_is_refused(tokens):
             mean, variance = self.decode(h, ell)
             return pyro.sample("f", dist.Normal(mean, variance.sqrt()))
 
-    plan = PRMEGuide(small_model(kind=Noisy)).plan(tokens)
-    assert plan.rules["Z"].generic
-    assert "the rate of Z is not exp(-f)" in str(plan)
+    guide = PRMEGuide(small_model(kind=Noisy))
+    with pytest.raises(ValueError, match="site f: it is in the shape of a Gamma"):
+        guide.run(tokens)
 
 
 def test_the_term_of_point_topics_has_the_jacobian_of_log_ratios():
@@ -72,20 +74,20 @@ def test_point_topics_are_stationary_at_their_update():
 
 
 def test_a_point_is_the_same_however_it_is_asked(tokens):
-    guide = PRMEGuide(small_model(kind=ShapePRME), rules={"theta": PointTopics()})
+    guide = PRMEGuide(small_model(kind=ShapePRME), topics=Topics(points=True))
     with torch.no_grad():
         drawn = guide(tokens)["theta"]
-    rule, words = guide.rule("theta"), torch.tensor([3, 0, 7])
-    torch.testing.assert_close(drawn, rule.topics())
-    torch.testing.assert_close(guide.run.posterior("theta").mean_rows(words), drawn.mT[words])
+    gamma, words = guide.topics.gamma, torch.tensor([3, 0, 7])
+    torch.testing.assert_close(drawn, (gamma / gamma.sum(0)).mT)
+    torch.testing.assert_close(guide.posterior("theta").mean_rows(words), drawn.mT[words])
 
 
 @pytest.mark.parametrize("model", ["hdp", "prme"])
 def test_batch_training_with_point_topics_raises_the_bound(model):
     """For an HDP by coordinate ascent, so that it never falls; V moves between the epochs and cannot lower it much."""
     counts = corpus()
-    built = build(6, counts.shape[1], counts.shape[0], model=model, topics="point", gamma0=0.05)
-    history = Trainer(*built, counts, batch_size=60, stick_rate=1e-9).fit(12)
+    hyper = {"topics": "point", "gamma0": 0.05, "stick_rate": 1e-9}
+    history = trainer(counts, model=model, hyper=hyper, batch_size=60).fit(12)
     bounds = torch.tensor([record["bound"] for record in history])
     assert bounds[-1] > bounds[0]
     if model == "hdp":
@@ -98,10 +100,11 @@ def test_presets_build_what_they_say(preset):
     fitted = PRMETopicModel(4, preset=preset, max_iter=1, random_state=0).fit(counts)
     assert isinstance(fitted.model_, ShapePRME) == (preset == "predictive")
     assert isinstance(fitted.model_, PRME)
-    assert isinstance(fitted.guide_.rule("theta"), PointTopics) == (preset == "predictive")
-    assert fitted.guide_.rule("Z").by_mean == (preset == "predictive")
+    rule = fitted.guide_.topics.rule
+    assert rule.points == rule.by_mean == (preset == "predictive")
+    assert rule.objective == ("profiled" if preset == "predictive" else "plain")
     assert fitted.model_.gamma0 == (0.02 if preset == "predictive" else 0.2)
-    assert fitted.guide_.plan(Batch.from_csr(counts)).refusals == {}
+    assert fitted.guide_.plan().closed == ("theta", "Z", "C")
 
 
 def test_draws_of_point_topics_do_not_vary():
@@ -122,37 +125,53 @@ def test_unknown_forms_are_refused_in_one_sentence():
 
 
 @pytest.mark.parametrize("model", ["hdp", "prme", "diln"])
-def test_words_dealt_out_by_the_mean(model):
+def test_words_assigned_by_the_mean(model):
     """The E-step has phi proportional to E Z and theta, and the bound is no higher than at phi's own update."""
-    counts = corpus()
-    built = build(6, counts.shape[1], counts.shape[0], model=model, loadings="mean")
-    trainer = Trainer(*built, counts, batch_size=60)
-    trainer.fit(3)
-    step = trainer.guide.local_step(Batch.from_csr(counts))["Z"].step
+    fit = trainer(corpus(), model=model, hyper={"loadings": "mean"}, batch_size=60)
+    fit.fit(3)
+    with torch.no_grad(), evaluating(fit.model, fit.guide):
+        step = fit.guide.run(Batch.from_csr(corpus())).local["Z"].step
     torch.testing.assert_close(
         step.elog_loadings.log_softmax(-1), (step.concentration / step.rate).log().log_softmax(-1), rtol=0, atol=0.05
     )
-    mean = trainer.bound().total
-    trainer.guide.rule("Z").by_mean = False
-    assert mean < trainer.bound().total
+    mean = fit.bound().total
+    fit.guide.topics.rule = replace(fit.guide.topics.rule, by_mean=False)
+    assert mean < fit.bound().total
 
 
 def test_f_is_trained_on_the_counts_of_one_sweep_by_the_log():
-    """Where words are dealt out by the mean: the term of Z in a gradient step, against phi by hand."""
-    counts = corpus()
-    trainer = Trainer(*build(6, counts.shape[1], counts.shape[0], loadings="mean"), counts, batch_size=60)
-    trainer.fit(2)
-    guide, batch = trainer.guide, Batch.from_csr(counts)
-    local = guide.local_step(batch)
-    with torch.no_grad(), eval_mode(trainer.model, guide), guide.hold(local):
-        run = guide.expectations(batch)
-        term = guide.rule("Z").term("Z", run, "epsilon")
-    step, elog_theta = local["Z"]
+    """Where words are assigned by the mean: what moves f in a gradient step, against phi by hand."""
+    fit = trainer(corpus(), hyper={"loadings": "mean"}, batch_size=60)
+    fit.fit(2)
+    guide, batch = fit.guide, Batch.from_csr(corpus())
+    with torch.no_grad(), evaluating(fit.model, guide):
+        local = guide.run(batch).local
+        run = guide.run(batch, options=RunOptions(held=local))
+        term = guide.topics.objective(run)["Z"]
+        values = run.values() | run.fixed
+        shape = fit.model.shape(values["V"], values["f"])
+    step, elog_theta = local["Z"].step, local["Z"].elog_theta
     elog = torch.digamma(step.concentration) - step.rate.log()
     phi = (elog[batch.document] + elog_theta[batch.local_word]).softmax(-1)
     sharp = torch.zeros_like(elog).index_add_(0, batch.document, batch.count.unsqueeze(-1) * phi)
-    slope, shape, q = (batch.length / step.epsilon).unsqueeze(-1), run.prior("Z").concentration, run.posterior("Z")
+    slope = (batch.length / step.epsilon).unsqueeze(-1)
     value = (shape + sharp).lgamma() - shape.lgamma() - (shape + sharp) * (1 + slope).log()
-    value = value - sharp * (torch.digamma(q.concentration) - q.rate.log()) + slope * q.mean
     torch.testing.assert_close(term, value.sum().to(term), rtol=1e-5, atol=0)
     assert (sharp - step.counts).abs().max() > 0.01
+
+
+def test_the_plain_objective_is_the_gradient_at_a_fixed_factor(tokens):
+    """Its value is E ln p(Z), and where q(Z) is optimal its gradient is that of the profiled one."""
+    torch.manual_seed(1)
+    gradients = {}
+    for objective in ("plain", "profiled"):
+        torch.manual_seed(1)
+        model = small_model(kind=PRME).eval()
+        guide = PRMEGuide(model, topics=Topics(objective)).eval()
+        guide.plan(tokens)
+        run = guide.run(tokens, options=RunOptions(sweeps=2000, word_tolerance=0.0))
+        held = guide.run(tokens, options=RunOptions(held=run.local))
+        parameters = [*guide.claim("V").parameters(), *guide.claim("ell").parameters(), *model.decoder.parameters()]
+        gradients[objective] = torch.autograd.grad(held.objective(), parameters, allow_unused=True)
+    for plain, profiled in zip(gradients["plain"], gradients["profiled"], strict=True):
+        torch.testing.assert_close(plain, profiled, rtol=1e-8, atol=1e-10)
