@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
 
-__all__ = ["again_with_workers", "restarted", "under_torchrun"]
+from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.inference.workers import Workers
+from pyro_prme.runs.run_folder import fingerprint
+
+__all__ = ["again_with_workers", "restarted", "same_for_all", "team_output", "under_torchrun", "without_option"]
 
 _RESTARTS = 3  # of all workers, after one has died
 
@@ -45,3 +51,22 @@ def without_option(arguments: Sequence[str], option: str) -> list[str]:
         elif not argument.startswith(f"{option}="):
             kept.append(argument)
     return kept
+
+
+@contextmanager
+def team_output(team: Workers) -> Iterator[None]:
+    """Within it, only the first worker is heard."""
+    if team.leads:
+        yield
+        return
+    with open(os.devnull, "w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
+        yield
+
+
+def same_for_all(team: Workers, corpus: Corpus, settings: Mapping[str, Any]) -> None:
+    """Refuses workers that differ in version, corpus or settings, before any of them waits for another."""
+    from pyro_prme import __version__
+
+    if team.size > 1:
+        counts = fingerprint(corpus.counts, corpus.vocabulary)
+        team.agree({"version": __version__, "corpus": counts, "settings": repr(settings)})
