@@ -60,3 +60,14 @@ def test_a_batch_of_another_corpus_is_refused_and_changes_nothing(model, reason,
     with pytest.raises(ValueError, match=reason):
         guide(tokens)
     assert not list(guide.state_dict())
+
+
+def test_a_batch_that_shows_a_part_keeps_the_rest_and_what_was_computed_of_it(entries):
+    words = entries.words
+    shown = entries.showing(torch.zeros_like(entries.count))
+    assert shown.words is words
+    assert shown.count is entries.count
+    assert entries.seen is None
+    assert float(shown.seen.sum()) == 0
+    with pytest.raises(ValueError, match="give one for each"):
+        entries.showing(torch.zeros(1))

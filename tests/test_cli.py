@@ -665,6 +665,7 @@ def test_the_demo_prints_topics_and_scores_and_draws(tmp_path):
     text = prme("demo", "--quick", "--out", tmp_path).stdout
     assert "PRME     HDP" in text
     assert len(list(tmp_path.glob("*.png"))) == 2
+    assert (tmp_path / "explorer.html").stat().st_size < 1e6
     assert prme("demo", "--quick", "--out", tmp_path).stdout == text  # taken up from the folder
     assert prme("topics", tmp_path / "prme-quick").stdout
 

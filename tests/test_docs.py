@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
 sys.path.append(str(DOCS))
 
-from generate import api, measures, results  # noqa: E402
+from generate import api, closed_forms, measures, results  # noqa: E402
 
 
 class Page(HTMLParser):
@@ -165,6 +165,21 @@ def test_the_table_of_measures_is_in_tex_and_whole() -> None:
     assert len(lines) == 2 + len(pyro_prme.measures.catalogue())
     assert all(line.count("$") % 2 == 0 for line in lines)
     assert set(measures.TEX) == set(pyro_prme.measures.catalogue()[["T^-1", "f_n"]].to_numpy().ravel())
+
+
+def test_closed_forms_come_from_the_tests_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = closed_forms.fragment(ROOT)
+    cases, idioms = closed_forms.tables(ROOT)
+    for name, case in cases.items():
+        assert f"| {closed_forms.words(name)} |" in text
+        assert all(f"`{site}` none: " in text for site in case.refused)
+    for name, one in idioms.items():
+        assert closed_forms.words(name) in text
+        assert all(closed_forms.escaped(reason) in text for reason in one.refused.values())
+    assert "| hidden markov | `A` Dirichlet; `mu` Normal; `z_0` Categorical" in text
+    monkeypatch.setattr(closed_forms, "ADVICE", closed_forms.ADVICE[1:])
+    with pytest.raises(ValueError, match="There is no advice for"):
+        closed_forms.refusals(idioms)
 
 
 def test_tests_named_as_evidence_exist() -> None:

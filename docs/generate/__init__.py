@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from generate import api, differences, measures, results, swaps
+from generate import api, closed_forms, differences, measures, results, swaps
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -15,6 +15,7 @@ def write(docs: Path) -> None:
     """Brings generated pages, fragments and notebooks into the sources; a file that is right is left alone."""
     files = {docs / "api" / name: text for name, text in api.pages().items()}
     fragments = {
+        "closed_forms.md": closed_forms.fragment(ROOT),
         "measures.md": measures.table(),
         "results.md": results.page(ROOT),
         "swaps.md": swaps.fragment(),

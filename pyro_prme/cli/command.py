@@ -15,6 +15,7 @@ from pyro_prme.answers.scores import npmi_coherence, topic_diversity
 from pyro_prme.answers.words_of_topics import RANKINGS
 from pyro_prme.checks import fraction, whole
 from pyro_prme.cli.demo import run_demo
+from pyro_prme.cli.entry import HELP, VERSION_HELP
 from pyro_prme.cli.explore import explore, next_commands
 from pyro_prme.cli.pack import pack
 from pyro_prme.cli.plot import plot
@@ -66,8 +67,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Topic models with learned correlations (PRME). Start with `prme demo`; for your own files, `prme fit`, then "
-    "`prme topics` and `prme evaluate`.",
+    help=HELP,
 )
 
 _FORMATS = (
@@ -88,7 +88,7 @@ Csv = Annotated[
 @app.callback()
 def _start(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and end.", callback=print_version, is_eager=True)
+        bool, typer.Option("--version", help=VERSION_HELP, callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

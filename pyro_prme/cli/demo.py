@@ -11,6 +11,7 @@ from pyro_prme.answers.posterior import Posterior
 from pyro_prme.cli.show import topic_lines, topic_rows
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.readers import load_corpus
+from pyro_prme.explorer.writing import explore
 from pyro_prme.runs.fitting import fit_in_folder
 from pyro_prme.runs.run_files import check_new, is_run
 from pyro_prme.runs.run_folder import load_run, make_trainer, resume, settings_of
@@ -60,6 +61,8 @@ def run_demo(folder: Path, quick: bool, say: Callable[[str], None]) -> None:
         say(f"{observed:4.0%}   " + "".join(f"{posterior.perplexity(split):8.1f}" for posterior in fitted.values()))
     pictures = draw(folder, fitted, corpus, [] if quick else saved.history)
     say(f"\nPictures: {', '.join(str(path) for path in pictures)}")
+    page = explore(saved.posterior, corpus, folder / "explorer.html", title="King James Bible")
+    say(f"A page to explore the topics with, which needs no network: open {page} in a browser.")
     say(f"The fitted model is in {run}. Ask it, for instance: prme topics {run}")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -25,12 +26,14 @@ class Batch:
         indptr: entries of document n are indptr[n] to indptr[n + 1], shape (B + 1,).
         word: word ids, shape (E,); None when the words are to be drawn by the model.
         count: how often, shape (E,). Token-level documents have one entry a token, each with count 1.
+        seen: how many of the count an inference network sees while it learns, shape (E,); None to let it choose.
     """
 
     documents: Tensor
     indptr: Tensor
     word: Tensor | None
     count: Tensor
+    seen: Tensor | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         indptr, count = self.indptr, self.count
@@ -170,6 +173,18 @@ class Batch:
         here = slice(int(indptr[0]), int(indptr[-1]))
         word = None if self.word is None else self.word[here]
         return Batch(self.documents[start:stop], indptr - indptr[0], word, self.count[here])
+
+    def showing(self, seen: Tensor) -> Batch:
+        """The same batch, of which an inference network sees only some words while it learns.
+
+        Args:
+            seen: whole numbers from 0 to the counts, shape (E,).
+        """
+        if seen.shape != self.count.shape:
+            raise ValueError(f"seen has {seen.numel()} entries and the batch {self.num_entries}: give one for each.")
+        shown = copy.copy(self)  # with what has been computed of it
+        object.__setattr__(shown, "seen", seen)
+        return shown
 
     def with_words(self, word: Tensor) -> Batch:
         """The same documents with other words."""

@@ -13,6 +13,7 @@ from pyro_prme.answers.posterior import Posterior
 from pyro_prme.answers.words_of_topics import frex
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.models.prme import ShapePRME
+from pyro_prme.runs.fitting import correlation_kind
 
 __all__ = ["PageData", "page_data"]
 
@@ -114,8 +115,8 @@ def page_data(
     used = np.argsort(-posterior.usage().values, kind="stable")[: posterior.num_topics_used]
     words = _words(corpus, max_words)
     shares = posterior.proportions(part).values  # (N, K)
-    has_places = {"places", "embedding"} <= set(posterior.model.roles)
-    kind = "function" if has_places else "posterior"
+    has_places = {"places", "embedding"} <= set(getattr(posterior.model, "roles", {}))
+    kind = correlation_kind(posterior)
     topics, usage = posterior.topics().values[np.ix_(used, words)], posterior.usage().values[used]
     correlations = posterior.topic_correlations(part, kind=kind).values[np.ix_(used, used)]
     coordinates, half, loadings, weights = _map(posterior, part, shares, used, has_places)
@@ -123,7 +124,7 @@ def page_data(
         title=title,
         model=_sentence(posterior),
         topic_numbers=used,
-        num_topics=posterior.model.num_topics,
+        num_topics=shares.shape[1],
         usage=usage,
         topics=topics,
         labels=np.argsort(-frex(topics, usage), axis=1, kind="stable")[:, :4],

@@ -15,7 +15,7 @@ from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import positive
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.files import write_whole
-from pyro_prme.explorer.packing import pack, packed_arrays
+from pyro_prme.explorer.page_bytes import pack, packed_arrays
 from pyro_prme.explorer.page_data import PageData, page_data
 
 __all__ = ["explore", "page_html", "read_names"]

@@ -76,6 +76,8 @@ class Claim(nn.Module):
     covered: tuple[str, ...] = ()
     #: Whether its terms of the bound have one for the logarithm of a sum, see `RunOptions.bound`.
     bounds_a_sum: bool = False
+    #: By site, why a rule that was preferred to this one does not hold.
+    instead_of: Mapping[str, str] = MappingProxyType({})
     #: Which site plays which role in a model of topics, where the claim knows.
     roles: Mapping[str, str] = MappingProxyType({})
 

@@ -164,6 +164,10 @@ class ClosedFormGuide(PyroModule):
         for claim in claims:
             claim.begin(data, start, seed)
 
+    def for_gradients(self, args: tuple) -> tuple:
+        """What the model is called with for a gradient step, given what it was called with for the E-step."""
+        return args
+
     def after_epoch(self, data: Any) -> None:
         """What is left to do between passes over the data: nothing, in general."""
 

@@ -7,10 +7,25 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from pyro_prme.checks import choice
 from pyro_prme.equations.bounds import NORMALIZERS
 
-__all__ = ["RunOptions"]
+__all__ = ["Origin", "RunOptions"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a batch comes from.
+
+    Args:
+        data: what is fitted.
+        rows: of the data.
+    """
+
+    data: Any
+    rows: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -26,6 +41,8 @@ class RunOptions:
         word_tolerance: sweeps over a document's loadings end when its counts move by less than this share of its words;
             None for what the rule has.
         bound: what stands for E ln of the sum of a document's loadings, a key of `bounds.NORMALIZERS`.
+        origin: in the data that is fitted, where the batch is part of them: what factors hold of its rows may be left
+            out when they are explained. None for other data.
     """
 
     held: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
@@ -34,6 +51,7 @@ class RunOptions:
     tolerance: float = 1e-6
     word_tolerance: float | None = None
     bound: str = "epsilon"
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         choice("bound", self.bound, NORMALIZERS)

@@ -106,6 +106,8 @@ def make_plan(
         if isinstance(found, Refusal):
             raise ValueError(f"The rule given for site {name} does not hold: {found.reasons.get(name, 'no reason')}.")
         claims.append(found)
+        for other, why in found.instead_of.items():
+            refused[other] = [why]
     for rule in candidates:
         while left := [n for n in free() if n not in rules or rules[n] is None]:
             found = rule.match(structure, left)

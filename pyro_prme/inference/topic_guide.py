@@ -10,6 +10,7 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from pyro_prme.checks import choice
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.corpora.rows import RowBatch
@@ -19,23 +20,28 @@ from pyro_prme.inference.data import Data, Rows
 from pyro_prme.inference.guide import ClosedFormGuide
 from pyro_prme.inference.plan import Plan
 from pyro_prme.inference.rules import (
+    AmortisedNormal,
     Conjugate,
     FirstOf,
     FromPrior,
     GaussianFunction,
     MeanFieldNormal,
     OneByOne,
+    Only,
     Point,
     PoissonSums,
     Topics,
 )
 from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of_topics
+from pyro_prme.inference.rules.normal_guide import FreeNormal
 from pyro_prme.inference.rules.point import FreePoint
 from pyro_prme.inference.rules.poisson.claim import PoissonFactors
+from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
+from pyro_prme.inference.rules.topics.own_counts import OwnCountsOut
 from pyro_prme.inference.session import evaluating
-from pyro_prme.inference.topic_starts import start_table
-from pyro_prme.models.networks.encoders import TopicEncoder
+from pyro_prme.inference.topic_starts import STARTS, start_table
+from pyro_prme.models.networks.encoders import hide_words
 from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
@@ -78,7 +84,7 @@ class PRMEGuide(ClosedFormGuide):
         rules: by site, instead of those of the paper.
         topics: how loadings and topics are updated.
         stick_rate: learning rate of V.
-        candidates, name: see `ClosedFormGuide`; candidates come after `topics`.
+        candidates, name: see `ClosedFormGuide`; candidates come after `topics` and before what has no closed form.
     """
 
     def __init__(
@@ -87,24 +93,29 @@ class PRMEGuide(ClosedFormGuide):
         encoder: nn.Module | None = None,
         rules: Mapping[str, Rule | None] | None = None,
         *,
-        topics: Topics | None = None,
+        topics: Topics | OwnCountsOut | None = None,
         stick_rate: float = _STICK_RATE,
-        candidates: Sequence[Rule] = (PoissonSums(), Conjugate(), OneByOne(), MeanFieldNormal()),
+        candidates: Sequence[Rule] | None = None,
         name: str | None = None,
     ) -> None:
-        roles = model.roles
-        offered: dict[str, Rule] = {"sticks": Point(learning_rate=stick_rate), "places": Point(), "dispersion": Point()}
+        roles, amortised = model.roles, AmortisedNormal(model.default_network)
+        # with a density on its own scale, a stick that nothing uses is a point at 0, and raises a learned alpha
+        sticks = Point(True if model.priors else None, learning_rate=stick_rate)
+        offered: dict[str, Rule] = {"sticks": sticks, "places": FirstOf(Point(), MeanFieldNormal())}
+        offered["dispersion"] = Point()
         if "embedding" in roles:
-            size: Any = model
-            if encoder is None:
-                own = getattr(model, "default_encoder", None)
-                encoder = own() if own is not None else TopicEncoder(model.num_topics, size.h_dim)
-            offered["embedding"] = Amortised(encoder)
+            reader: Any = model
+            encoder = reader.default_encoder() if encoder is None else encoder
+            offered["embedding"] = FirstOf(Amortised(encoder), amortised)
         offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
+        if candidates is None:
+            tokens = [roles["assignment"]] if "assignment" in roles else []
+            candidates = (PoissonSums(), Conjugate(tokens), OneByOne())
+        numbers = Only([roles[name] for name in model.priors], Point())
         super().__init__(
             model,
             rules,
-            candidates=(topics or Topics(), *candidates),
+            candidates=(topics or Topics(), *candidates, numbers, amortised, MeanFieldNormal()),
             defaults={roles[role]: rule for role, rule in offered.items() if role in roles},
             name=name,
         )
@@ -122,12 +133,12 @@ class PRMEGuide(ClosedFormGuide):
             raise ValueError("No site of the model was claimed as topics of words: print the guide's plan to see why.")
         return found
 
-    def _point(self, role: str) -> FreePoint | None:
-        """The point that stands for a role."""
+    def _point(self, role: str) -> FreePoint | FreeNormal | None:
+        """The point, or the Normal with its location, that stands for a role."""
         model: Any = self.model
         name = model.roles.get(role)
         claims: Any = list(self.claims)
-        return next((c for c in claims if isinstance(c, FreePoint) and name in c.sites), None)
+        return next((c for c in claims if isinstance(c, FreePoint | FreeNormal) and name in c.sites), None)
 
     def begin(self, data: Data, start: str, seed: int) -> None:
         """Topics from a start of `starts.STARTS` ("default" is k-means), places and sticks that go with them.
@@ -136,8 +147,10 @@ class PRMEGuide(ClosedFormGuide):
         its weights.
         """
         self.restart(seed)
+        choice("start", "kmeans" if start == "default" else start, STARTS)
         claims: Any = list(self.claims)
-        topics = next((c for c in claims if isinstance(c, TopicFactors | PoissonFactors)), None)
+        compiled = (c for c in claims if isinstance(c, TopicFactors | PoissonFactors))
+        topics: Any = next(compiled, None) or (topic_table(claims) if hasattr(data, "counts") else None)
         if topics is None:
             return  # nothing knows what a centre would be: factors start near their prior
         rng = np.random.default_rng(seed)
@@ -145,10 +158,17 @@ class PRMEGuide(ClosedFormGuide):
         num_topics = len(shares)
         sticks, places = self._point("sticks"), self._point("places")
         if sticks is not None:
-            smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.free.dtype)
+            smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.value().dtype)
             sticks.set(sticks_from_weights(smooth / smooth.sum()))
         if places is not None:
-            places.set(_projection(centres, places.free, rng))
+            places.set(_projection(centres, places.value(), rng))
+
+    def for_gradients(self, args: tuple) -> tuple:
+        """Where gradients are of a completion, a batch that shows a part of each document: a share drawn uniformly."""
+        claims: Any = list(self.claims)
+        if not any(getattr(getattr(c, "rule", None), "objective", None) == "completion" for c in claims):
+            return args
+        return tuple(arg.showing(hide_words(arg, 1.0)) if isinstance(arg, Batch) else arg for arg in args)
 
     @torch.no_grad()
     def after_epoch(self, data: Data) -> None:
@@ -163,10 +183,15 @@ class PRMEGuide(ClosedFormGuide):
             parts = np.array_split(sample, -(-len(sample) // 500))
             model.recentre((self.embeddings(data.batch(rows)[0]) for rows in parts), places.value())
 
-    def embeddings(self, batch: Batch) -> Tensor:
-        """h of each document, shape (B, h_dim), in the guide's current mode."""
+    def embeddings(self, batch: Any, network: Any = None) -> Tensor:
+        """h of each document, shape (B, h_dim), in the guide's current mode.
+
+        Args:
+            batch: of documents or of rows.
+            network: the claim of the site, if it is not the first that has a network for a point.
+        """
         claims: Any = tuple(self.claims)
-        network = next(c for c in claims if isinstance(c, NetworkPoint))
+        network = network or next(c for c in claims if isinstance(c, NetworkPoint))
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
 

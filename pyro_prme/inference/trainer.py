@@ -20,7 +20,7 @@ from pyro_prme.equations.updates import robbins_monro_rate
 from pyro_prme.inference.data import Data
 from pyro_prme.inference.guide import ClosedFormGuide
 from pyro_prme.inference.optimisers import make_optimisers
-from pyro_prme.inference.options import RunOptions
+from pyro_prme.inference.options import Origin, RunOptions
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import alone, evaluating
 from pyro_prme.inference.workers import Workers, pending_parts
@@ -160,7 +160,7 @@ class Trainer:
         """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
         mine, share = self.workers.part(rows)
         args = self.data.batch(mine)
-        run, terms = self._expect(args, slow=False)
+        run, terms = self._expect(args, slow=False, options=RunOptions(origin=Origin(self.data, mine)))
         online = self.options.mode == "online"
         self._gather(run, share if online else share * len(rows) / len(self.data))
         if self.optimisers:
@@ -187,7 +187,8 @@ class Trainer:
             for _ in range(self.options.gradient_steps):
                 for optimiser in self.optimisers:
                     optimiser.zero_grad()
-                objective = -share * self.guide.run(*args, options=held).objective()
+                shown = self.guide.for_gradients(args)
+                objective = -share * self.guide.run(*shown, options=held).objective()
                 if not objective.requires_grad:
                     return
                 objective.backward()

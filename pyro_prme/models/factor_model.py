@@ -62,10 +62,9 @@ class FactorModel(TopicModel):
         """The site theta as factors, shape (K, D)."""
         return theta
 
-    def default_encoder(self) -> nn.Module:
-        """The inference network where none is given: one that reads whole rows."""
-        size: Any = self
-        return RowEncoder(self.vocab_size, size.h_dim)
+    def default_network(self, size: int) -> nn.Module:
+        """A network that reads whole rows, with so many outputs for each."""
+        return RowEncoder(self.vocab_size, size)
 
     def check(self, batch: Any) -> None:
         """Refuses a batch that does not belong to this model, with the reason."""

@@ -12,13 +12,14 @@ import pyro
 import torch
 from pyro import distributions as dist
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from pyro_prme.checks import all_settings
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.equations.sticks import MIN_CONCENTRATION, log_stick_weights
 from pyro_prme.models.networks.layers import Decoder, RandomFunction
 from pyro_prme.models.networks.modes import evaluating
-from pyro_prme.models.topic_model import Plates, TopicModel, torch_number
+from pyro_prme.models.topic_model import Plates, TopicModel
 
 __all__ = ["PRME", "EmbeddedTopics", "ShapePRME"]
 
@@ -31,15 +32,16 @@ class EmbeddedTopics(TopicModel):
     Args:
         args, kwargs: see `TopicModel`.
         ell_dim: length of a place.
-        ell_scale: its prior standard deviation (the paper's b is a variance).
+        ell_scale: its prior standard deviation (the paper's b is a variance), or a prior of it.
     """
 
     ell_scale: float | Tensor
 
-    def __init__(self, *args: Any, ell_dim: int = 20, ell_scale: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, ell_dim: int = 20, ell_scale: float | Distribution = 1.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        all_settings(ell_dim=ell_dim, ell_scale=ell_scale)
-        self.ell_dim, self.ell_scale = ell_dim, torch_number(ell_scale)
+        all_settings(ell_dim=ell_dim)
+        self.ell_dim = ell_dim
+        self.set_number("ell_scale", ell_scale)
 
     @property
     def roles(self) -> Mapping[str, str]:
@@ -74,18 +76,24 @@ class PRME(EmbeddedTopics):
     Args:
         args, kwargs: see `TopicModel` and `EmbeddedTopics`.
         h_dim: length of the documents' embeddings.
-        h_scale: their prior standard deviation (the paper's a is a variance).
+        h_scale: their prior standard deviation (the paper's a is a variance), or a prior of it.
         decoder: module that maps (h, ell) to the mean and variance of f, each (B, K).
     """
 
     h_scale: float | Tensor
 
     def __init__(
-        self, *args: Any, h_dim: int = 20, h_scale: float = 1.0, decoder: nn.Module | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        h_dim: int = 20,
+        h_scale: float | Distribution = 1.0,
+        decoder: nn.Module | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        all_settings(h_dim=h_dim, h_scale=h_scale)
-        self.h_dim, self.h_scale = h_dim, torch_number(h_scale)
+        all_settings(h_dim=h_dim)
+        self.h_dim = h_dim
+        self.set_number("h_scale", h_scale)
         self.decoder = self.default_decoder() if decoder is None else decoder
 
     @property
@@ -95,6 +103,10 @@ class PRME(EmbeddedTopics):
     def default_decoder(self) -> nn.Module:
         """The decoder used when none is given."""
         return Decoder(self.num_topics, self.h_dim, self.ell_dim)
+
+    def default_encoder(self) -> nn.Module:
+        """The inference network g that guides use when none is given."""
+        return self.default_network(self.h_dim)
 
     def random_function(self, places: Tensor, plates: Plates, batch: Batch) -> Tensor:
         """f_n(ell_k) by the decoder, shape (B, K)."""

@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyro
 import torch
 from pyro import distributions as dist
 from pyro import poutine
 from pyro.nn import PyroModule
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributions import Distribution
 
-from pyro_prme.checks import all_settings
+from pyro_prme.checks import all_settings, positive
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.equations.sticks import MIN_CONCENTRATION, log_stick_weights
 from pyro_prme.models.distributions import TopicAssignment, WordGivenTopic
+from pyro_prme.models.learned_numbers import checked_prior, middle_of
+from pyro_prme.models.networks.encoders import TopicEncoder
 
-__all__ = ["HDP", "Plates", "TopicModel", "torch_number"]
+__all__ = ["HDP", "Plates", "TopicModel"]
 
 _names = (f"topic_model_{i}" for i in itertools.count())
 
@@ -56,11 +59,12 @@ class TopicModel(PyroModule):
         num_documents: N, documents of the corpus (a batch stands for all of them).
         alpha: concentration of the sticks.
         beta: total shape of a document's loadings.
-        gamma0: Dirichlet parameter of the topics.
+        gamma0: Dirichlet parameter of the topics. For each of the three a number, or a distribution: the number is
+            then a site of its own, with this prior.
         name: prefix of this model's parameters in Pyro's param store; each model gets its own by default.
     """
 
-    alpha: float | Tensor  # a tensor where a run has drawn it (`swaps.HyperPriors`)
+    alpha: float | Tensor  # a tensor where a run has drawn it
     beta: float | Tensor
     gamma0: float | Tensor
 
@@ -70,25 +74,67 @@ class TopicModel(PyroModule):
         vocab_size: int,
         num_documents: int,
         *,
-        alpha: float = 1.0,
-        beta: float = 5.0,
-        gamma0: float = 0.2,
+        alpha: float | Distribution = 1.0,
+        beta: float | Distribution = 5.0,
+        gamma0: float | Distribution = 0.2,
         name: str | None = None,
     ) -> None:
         super().__init__(name or next(_names))
         all_settings(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents)
-        all_settings(alpha=alpha, beta=beta, gamma0=gamma0)
         self.num_topics, self.vocab_size, self.num_documents = num_topics, vocab_size, num_documents
-        self.alpha, self.beta, self.gamma0 = map(torch_number, (alpha, beta, gamma0))
+        #: Priors of the numbers that are learned, by name.
+        self.priors: dict[str, Distribution] = {}
+        for number, given in {"alpha": alpha, "beta": beta, "gamma0": gamma0}.items():
+            self.set_number(number, given)
+
+    def set_number(self, name: str, given: Any, check: Callable[[str, Any], Any] = positive) -> None:
+        """Sets a number of the model to a value, or to be drawn in each run from a prior.
+
+        Args:
+            name: of the number, and of its site.
+            given: a value or a distribution.
+            check: of a value, which raises.
+        """
+        if isinstance(given, Distribution):
+            self.priors[name] = checked_prior(name, given, check)
+            given = middle_of(given)
+        else:
+            check(name, given)
+        setattr(self, name, given if isinstance(given, Tensor) else float(given))
+
+    def with_numbers(self, **values: float | Tensor) -> TopicModel:
+        """The same model, with the same parameters, at other numbers.
+
+        Args:
+            values: by name, such as alpha.
+        """
+        other = object.__new__(type(self))
+        other.__dict__ = {**self.__dict__, **values}
+        return other
 
     @property
     def roles(self) -> Mapping[str, str]:
         """Names of sites by what they are for, for guides that treat such sites in a way of their own."""
-        return {"topics": "theta", "loadings": "Z", "assignment": "C", "words": "X", "sticks": "V"}
+        own = {"topics": "theta", "loadings": "Z", "assignment": "C", "words": "X", "sticks": "V"}
+        return own | {name: name for name in self.priors}
+
+    def default_network(self, size: int) -> nn.Module:
+        """A network that reads documents, with so many outputs for each, for what a guide has to infer from them."""
+        return TopicEncoder(self.num_topics, size)
 
     def forward(self, batch: Batch) -> Tensor:
         """Runs the model on a batch; returns what the likelihood draws or observes."""
         self.check(batch)
+        if not self.priors:
+            return self.generate(batch)
+        drawn: dict[str, Any] = {}
+        for name, prior in self.priors.items():
+            value = pyro.sample(name, prior)  # type: ignore[arg-type]
+            drawn[name] = value if value.dtype == torch.get_default_dtype() else value.to(torch.get_default_dtype())
+        return self.with_numbers(**drawn).generate(batch)
+
+    def generate(self, batch: Batch) -> Tensor:
+        """The model's program, its numbers being what they are."""
         topics = pyro.plate("topics", self.num_topics, dim=-1)
         documents = pyro.plate("documents", self.num_documents, subsample=batch.documents, dim=-2)
         plates = Plates(topics, documents)
@@ -144,7 +190,8 @@ class TopicModel(PyroModule):
 
     def sample_theta(self) -> Tensor:
         """theta_k ~ Dir(gamma0), shape (K, D)."""
-        gamma0 = torch.as_tensor(self.gamma0, dtype=torch.get_default_dtype()).unsqueeze(-1)
+        gamma0 = self.gamma0 if isinstance(self.gamma0, Tensor) else torch.tensor(self.gamma0)
+        gamma0 = gamma0.to(torch.get_default_dtype()).unsqueeze(-1)
         return pyro.sample("theta", dist.Dirichlet(gamma0.expand(*gamma0.shape[:-1], self.vocab_size)))
 
     def sample_Z(self, V: Tensor, f: Tensor) -> Tensor:
@@ -193,8 +240,3 @@ class TopicModel(PyroModule):
 
 class HDP(TopicModel):
     """Hierarchical Dirichlet process topic model, the `TopicModel` as it is."""
-
-
-def torch_number(value: float | Tensor) -> float | Tensor:
-    """A tensor as it is, and any other number (numpy's, say) as the float that torch's distributions take."""
-    return value if isinstance(value, Tensor) else float(value)

@@ -57,11 +57,11 @@ class HyperPriors(TopicModel):
                 raise ValueError(
                     f"The prior of {name} is {type(prior).__name__}, which may be negative: it must not be."
                 )
-        self.priors = dict(priors)
+        self._hyper = dict(priors)
 
     def forward(self, batch: Batch) -> Tensor:
-        given = {name: getattr(self, name) for name in self.priors}
-        for name, prior in self.priors.items():
+        given = {name: getattr(self, name) for name in self._hyper}
+        for name, prior in self._hyper.items():
             setattr(self, name, pyro.sample(name, prior).to(torch.get_default_dtype()))
         try:
             return super().forward(batch)

@@ -154,6 +154,8 @@ def test_dragging_with_the_pointer_and_the_arrow_keys(pages, shape_page):
     assert place[0] < -0.7
     assert place[1] > 0.7
     assert "Put it back" in page.inner_text("#moved")
+    box = page.locator("#marker").bounding_box()
+    assert (box["x"] + 15, box["y"] + 15) == pytest.approx((square["x"] + 30, square["y"] + 30), abs=2)
     page.focus("#marker")
     page.keyboard.press("Shift+ArrowRight")
     assert page.evaluate("pyroPrme.state.place[0]") == pytest.approx(place[0] + 0.15)
@@ -161,6 +163,22 @@ def test_dragging_with_the_pointer_and_the_arrow_keys(pages, shape_page):
     page.keyboard.press("Escape")
     assert page.evaluate("pyroPrme.state.place") is None
     assert page.inner_text("#shares") == before
+
+
+def test_topics_light_up_by_what_is_selected(pages, shape_page, shape_fit):
+    data = page_data(*shape_fit)
+    page = pages.open(shape_page, "#document=5&tab=document&word=a1")
+    lit = "[...document.querySelectorAll('#topics .lit')].map((lit) => Number(lit.style.getPropertyValue('--v')))"
+    np.testing.assert_allclose(page.evaluate(lit), data.proportions[5] / data.proportions[5].sum(), atol=0.01)
+    page.click("#tab-word")
+    mine = data.usage * data.topics[:, data.vocabulary.index("a1")]
+    np.testing.assert_allclose(page.evaluate(lit), mine / mine.sum(), atol=0.03)
+    page.click("#tab-topic")
+    assert page.locator("#topics .lit >> nth=0").is_hidden()
+    page.select_option("#sort", "correlation")
+    shown = page.evaluate("[...document.querySelectorAll('#topics .name')].map((name) => name.textContent)")
+    labels = [", ".join(data.vocabulary[w] for w in data.labels[t][:3]) for t in data.order]
+    assert shown == labels
 
 
 def test_links_lead_back_to_what_was_seen(pages, shape_page):
@@ -185,14 +203,16 @@ def test_wrong_links_show_the_start(pages, shape_page):
     assert (state["tab"], state["by"], state["weight"], state["place"]) == ("topic", "frex", 0.5, None)
 
 
-def test_search_finds_words_topics_and_documents_by_keyboard(pages, shape_page):
+def test_search_finds_words_topics_and_documents_by_keyboard(pages, shape_page, shape_fit):
     page = pages.open(shape_page)
     page.keyboard.press("/")
     page.keyboard.type("b3")
     page.keyboard.press("Enter")
     assert page.inner_text("#panel-word h3.big") == "b3"
-    expected = sum(1 for _ in page.query_selector_all("#panel-word .documents li"))
-    assert expected
+    column = shape_fit[1].counts[:, [shape_fit[1].vocabulary.index("b3")]].toarray().ravel()
+    shown = [int(text) for text in page.locator("#panel-word .documents .value").all_inner_texts()]
+    assert shown == sorted(column[column > 0], reverse=True)[:15]
+    assert f"{column.sum()} times in {(column > 0).sum()} documents" in page.inner_text("#panel-word")
     page.keyboard.press("/")
     page.keyboard.type("zzz")
     assert "Nothing" in page.inner_text("#found")
@@ -262,6 +282,18 @@ def test_the_words_of_a_document_are_all_there_and_named_by_topic(pages, shape_p
     absent = page.locator("#surprises section >> nth=0").locator(".word").all_inner_texts()
     assert absent
     assert not set(absent) & set(expected)
+    data = page_data(*shape_fit)
+    shares = data.proportions[4] / data.proportions[4].sum()
+    times = dict(zip(data.vocabulary, data.lengths[4] * (shares @ data.topics), strict=True))
+    values = [float(text) for text in page.locator("#surprises section >> nth=0").locator(".value").all_inner_texts()]
+    np.testing.assert_allclose(values, [times[word] for word in absent], atol=0.15)
+    more = page.locator("#surprises section >> nth=1")
+    for word, value in zip(
+        more.locator(".word").all_inner_texts(), more.locator(".value").all_inner_texts(), strict=True
+    ):
+        there, predicted = map(float, value.split(" / "))
+        assert there == expected[word]
+        assert predicted == pytest.approx(times[word], abs=0.15)
 
 
 def test_large_counts_and_large_vocabularies_are_unpacked(pages, shape_fit, tmp_path):

@@ -11,8 +11,10 @@ import pytest
 import pyro_prme as prme
 from pyro_prme.answers.places import loadings_at, svd_plane
 from pyro_prme.explorer import explore, page_data, page_html
-from pyro_prme.explorer.packing import packed_arrays
+from pyro_prme.explorer.page_bytes import packed_arrays
 from pyro_prme.explorer.writing import program, read_names
+
+from .conftest import fitted
 
 
 def test_the_content_is_the_posteriors_own_answers(shape_fit):
@@ -55,6 +57,14 @@ def test_a_model_without_places_has_a_map_without_paint(hdp_fit):
     assert data.loadings is None
     assert data.correlation_kind == "posterior"
     assert data.coordinates.shape == (60, 2)
+
+
+def test_diln_has_correlations_of_its_function_and_no_places():
+    posterior, corpus = fitted(model="diln")
+    data = page_data(posterior, corpus)
+    whole = posterior.topic_correlations(corpus, kind="function").values
+    np.testing.assert_allclose(data.correlations, whole[np.ix_(data.topic_numbers, data.topic_numbers)])
+    assert data.loadings is None
 
 
 def test_what_is_packed_is_what_was_there(shape_fit):

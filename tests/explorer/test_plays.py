@@ -1,5 +1,6 @@
 """The pictures to play with, in a real browser: their numbers, their keys, and that they ask nothing of a network."""
 
+import dataclasses
 import json
 import re
 
@@ -162,6 +163,10 @@ def test_paintboxes_of_a_fit_of_ones_own(shape_fit, hdp_fit):
     assert len(arrays["boxes"]) == len(arrays["names"]) == 3
     assert len(arrays["places"]) == 10
     total = np.array(arrays["total"])
+    flat = dataclasses.replace(data, loadings=np.ones_like(data.loadings))
+    flat.loadings[2], flat.loadings[3] = data.loadings[2], 1e3 * data.loadings[3] ** 4
+    chosen = paintbox_arrays(flat, num_topics=2)["names"]
+    assert chosen == [", ".join(data.vocabulary[w] for w in data.labels[t][:3]) for t in (2, 3)]
     assert (np.sum(arrays["boxes"], axis=0) <= total * 1.001).all()
     assert "A document dragged" not in play("discs").html
     assert json.dumps(arrays["names"][0]) in play("paintboxes", data).html

@@ -9,7 +9,7 @@ from pyro_prme import HDP, PRME, BagOfWordsEncoder, Batch, ClosedForm_ELBO, PRME
 from pyro_prme.inference.rules import Topics
 from tests.conftest import DOCUMENTS, entries_of, small_model
 
-PARTICLES = 1500
+PARTICLES = 300
 
 
 @pytest.fixture(params=["scale", "shape", "shape, points for topics"])
@@ -50,10 +50,10 @@ def test_the_analytic_elbo_is_the_elbo_of_particles(tokens, form):
     if guide.topics.rule.points:  # Pyro's ELBO has no Jacobian
         analytic += float(guide.posterior("theta").mean.log().sum())
     with torch.no_grad():
-        draws = torch.tensor([Trace_ELBO().loss(model, guide, tokens) for _ in range(PARTICLES // 3)])
+        draws = torch.tensor([Trace_ELBO().loss(model, guide, tokens) for _ in range(PARTICLES)])
     error = draws.std() / len(draws) ** 0.5
     assert abs(draws.mean() - analytic) < 4 * error
-    assert error < 0.02 * abs(analytic), "the comparison is sharp enough to notice a wrong term"
+    assert error < 0.03 * abs(analytic), "the comparison is sharp enough to notice a wrong term"
 
 
 def test_gradients_agree_with_finite_differences(tokens, form):
@@ -87,8 +87,8 @@ def test_gradients_agree_with_particles(tokens):
         return torch.tensor([sum(next(dots) for _ in group) for group in groups])
 
     analytic = slopes(ClosedForm_ELBO()(model, guide)(tokens))
-    draws = torch.stack([slopes(Trace_ELBO().differentiable_loss(model, guide, tokens)) for _ in range(400)])
-    error = draws.std(0) / 400**0.5
+    draws = torch.stack([slopes(Trace_ELBO().differentiable_loss(model, guide, tokens)) for _ in range(200)])
+    error = draws.std(0) / 200**0.5
     assert ((draws.mean(0) - analytic).abs() < 4 * error).all(), (draws.mean(0) - analytic) / error
 
 

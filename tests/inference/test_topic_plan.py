@@ -112,10 +112,9 @@ def test_words_that_count_a_fraction_of_their_documents_are_refused(tokens):
         guide.run(tokens)
 
 
-def test_a_given_function_that_enters_otherwise_is_refused(tokens):
-    guide = PRMEGuide(mutated(sample_Z=rate_grows))
-    with pytest.raises(ValueError, match=r"do not go with the model \(site f: it goes through cos\)"):
-        guide.run(tokens)
+def test_a_function_that_enters_otherwise_is_drawn(tokens):
+    """Its moments are not known, so that it takes a value."""
+    assert plan_of(mutated(sample_Z=rate_grows), tokens)["f"].update == "its prior, q = p, drawn"
 
 
 def test_conditioned_sites_are_observed_and_their_values_are_used(tokens):

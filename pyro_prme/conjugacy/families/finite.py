@@ -59,7 +59,10 @@ class Finite(SimpleFamily):
         return ValuesOf(dist.Categorical(logits=logits), self.values).to_event(event)
 
     def holds(self, natural: Natural) -> bool:
-        return bool((natural["chosen"].amax(-1) > -torch.inf).all())  # false for what is not a number, too
+        logits = natural["chosen"]
+        if bool(torch.isfinite(logits.sum())):  # the usual case, in one fast pass
+            return True
+        return bool((logits.amax(-1) > -torch.inf).all())  # false for what is not a number, too
 
     def empty(self) -> dict[str, Tensor]:
         return {"chosen": torch.zeros(*self.members, len(self.values), dtype=torch.get_default_dtype())}

@@ -1,5 +1,5 @@
 // The correlations of all topics, ordered so that neighbours go together, and the strongest pairs.
-let cell = 0, left = 0, cursor = [0, 1]; // pixels of a cell and of the names; where the keyboard stands
+let cell = 0, left = 0, most = 1, cursor = [0, 1]; // pixels of a cell and of the names; the strongest; where the keyboard stands
 
 function drawCorrelations() {
   const panel = $("panel-correlations");
@@ -7,6 +7,7 @@ function drawCorrelations() {
   const pairs = [];
   for (let s = 0; s < data.T; s++) for (let t = s + 1; t < data.T; t++) pairs.push([s, t, data.correlation(s, t)]);
   pairs.sort((a, b) => b[2] - a[2]);
+  most = Math.max(...pairs.map((p) => Math.abs(p[2])), 0.01);
   const what = data.correlationKind === "function" ? "random function\u2019s mean" : "topics\u2019 shares";
   const canvas = el("canvas", { id: "matrix", tabindex: 0, role: "application", "aria-roledescription": "matrix", "aria-label": "Correlation matrix. Arrow keys move, Enter lays the two topics over each other on the map; the tables below say the same." });
   const list = (title, some) => el("section", {}, el("h3", {}, title), el("ol", { class: "list" }, some.map(([s, t, r]) => el("li", {}, el("button", { type: "button", class: "row tall", onclick: () => set({ topic: s, other: t }) },
@@ -14,7 +15,7 @@ function drawCorrelations() {
   const table = el("details", { class: "table" }, el("summary", {}, "As a table"));
   table.addEventListener("toggle", () => table.open && table.children.length < 2 && table.append(correlationTable()));
   panel.replaceChildren(
-    el("p", { class: "small" }, `Correlations of the ${what} over ${plural(data.N, "document")}. Neighbours go together. A pair that you choose is laid over each other on the map.`),
+    el("p", { class: "small" }, `Correlations of the ${what} over ${plural(data.N, "document")}. Neighbours go together; blue is positive, orange with a dash negative, the darkest are \u00b1${most.toFixed(2)}. A pair that you choose is laid over each other on the map.`),
     el("div", { class: "matrix" }, canvas), el("p", { id: "pair-name", class: "small" }, ""),
     el("div", { class: "pair" }, list("Strongest together", pairs.slice(0, 6).filter((p) => p[2] > 0)), list("Strongest apart", pairs.slice(-6).reverse().filter((p) => p[2] < 0))),
     table,
@@ -41,9 +42,12 @@ function drawMatrix() {
   canvas.style.height = `${height}px`;
   const at = (t) => data.order.indexOf(t);
   data.order.forEach((s, i) => data.order.forEach((t, j) => {
-    const r = data.correlation(s, t), strength = Math.abs(r) ** 0.8;
+    const r = data.correlation(s, t), strength = Math.min(1, Math.abs(r) / most) ** 0.8;
     context.fillStyle = css(s === t ? palette.line : between(palette.box, r > 0 ? palette.accent : palette.second, strength));
     context.fillRect(left + j * cell, i * cell, Math.max(cell - 0.6, 0.5), Math.max(cell - 0.6, 0.5));
+    if (r > -0.3 * most || cell < 5) return;
+    context.fillStyle = css(palette.dark || strength < 0.6 ? palette.ink : palette.paper, 0.75); // a minus, for those who see no colours
+    context.fillRect(left + (j + 0.25) * cell, (i + 0.5) * cell - 0.8, 0.45 * cell, 1);
   }));
   context.strokeStyle = css(palette.ink);
   context.lineWidth = 1.5;

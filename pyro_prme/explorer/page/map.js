@@ -95,7 +95,8 @@ function drawPaint() {
     const [x, y] = place(n);
     context.beginPath();
     context.arc(across(x), down(y), (many ? 2.2 : 4.5) * Math.sqrt(share(n)) + 0.6, 0, 7);
-    context.fillStyle = css(palette.paper);
+    const mixed = other === null ? 0 : data.shares[n * data.T + other] / share(n);
+    context.fillStyle = css(hasPlaces() ? palette.paper : between(palette.accent, palette.second, mixed));
     context.fill();
     context.lineWidth = ring;
     context.strokeStyle = css(palette.ink);
@@ -141,12 +142,11 @@ function drawLegend() {
   const { topic, other } = state;
   const key = (colour, text) => el("span", { class: "key" }, el("i", { style: { background: css(colour) }, "aria-hidden": "true" }), text);
   const parts = [];
-  if (hasPlaces()) {
-    parts.push(key(paintColour(0.85, other === null ? null : 0), label(topic)));
-    if (other !== null) {
-      parts.push(key(paintColour(0, 0.85), label(other)), key(paintColour(0.85, 0.85), "both"));
-      parts.push(el("span", {}, `correlation ${signed(data.correlation(topic, other))}`));
-    }
+  parts.push(key(paintColour(0.85, other === null ? null : 0), label(topic)));
+  if (other !== null) {
+    parts.push(key(paintColour(0, 0.85), label(other)));
+    if (hasPlaces()) parts.push(key(paintColour(0.85, 0.85), "both"));
+    parts.push(el("span", {}, `correlation ${signed(data.correlation(topic, other))}`));
   }
   parts.push(el("span", {}, "\u25cb a document; its area is its share of the topic"));
   if (state.word !== null) parts.push(key(palette.second, `ring: holds \u201c${data.vocabulary[state.word]}\u201d`));

@@ -1,4 +1,4 @@
-// Reads what packing.py writes: numbers as the page uses them.
+// Reads what page_bytes.py writes: numbers as the page uses them.
 const KINDS = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int16: Int16Array, float32: Float32Array };
 
 async function unpack(text) {

@@ -14,6 +14,8 @@ from pyro_prme.corpora.rows import RowBatch
 from pyro_prme.inference.claims import Claim, Context, OpenClaim, Refusal, Rule
 from pyro_prme.inference.rules.normal_guide import is_real
 from pyro_prme.inference.rules.poisson.claim import PoissonFactors
+from pyro_prme.inference.rules.shrinking import shrinking
+from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 
 __all__ = ["Amortised", "NetworkPoint", "rows_of_topics"]
@@ -35,6 +37,8 @@ class Amortised(Rule):
         for name in free:
             if not is_real(structure.trace.nodes[name]["fn"]):
                 reasons[name] = "it is not real-valued, and the inference network's output is"
+            elif why := shrinking(structure, name):
+                reasons[name] = why
             else:
                 return NetworkPoint(name, self.encoder)
         return Refusal(reasons)
@@ -81,6 +85,8 @@ def batch_among(args: Sequence[Any]) -> Any:
 def rows_of_topics(context: Context, batch: Batch) -> Tensor:
     """E theta of the batch's distinct words, word-major (W, K), of the first claim that holds topics."""
     topics: Any = next((c for c in context.claims if isinstance(c, TopicFactors | PoissonFactors)), None)
+    if topics is None:
+        topics = topic_table(context.claims)
     if topics is None:
         raise ValueError(
             "The inference network reads topics of words, and no site of the model was claimed as such: give an "

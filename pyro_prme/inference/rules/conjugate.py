@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -37,13 +37,21 @@ class LocalFactor(NamedTuple):
 
 
 class Conjugate(Rule):
-    """Claims every free site whose complete conditional is in an exponential family."""
+    """Claims every free site whose complete conditional is in an exponential family.
+
+    Args:
+        each_batch: sites that belong to a batch, beside those of subsampled plates: their factors are not kept. The
+            tokens of a batch, say, have a plate of their own.
+    """
+
+    def __init__(self, each_batch: Collection[str] = ()) -> None:
+        self.each_batch = frozenset(each_batch)
 
     def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
         names = [name for name in free if name in structure.closed]
         if not names:
             return Refusal({name: structure.refusals.get(name, "it has no closed form") for name in free})
-        return ConjugateFactors(structure, names)
+        return ConjugateFactors(structure, names, self.each_batch)
 
 
 class ConjugateFactors(Claim):
@@ -52,15 +60,17 @@ class ConjugateFactors(Claim):
     Args:
         structure: of the model.
         names: of the sites.
+        each_batch: see `Conjugate`.
     """
 
-    def __init__(self, structure: Structure, names: Sequence[str]) -> None:
+    def __init__(self, structure: Structure, names: Sequence[str], each_batch: Collection[str] = ()) -> None:
         super().__init__()
         self.sites = tuple(names)
         families = structure.families
-        self.local = tuple(name for name in names if families[name].variable.subsampled)
+        self.local = tuple(n for n in names if families[n].variable.subsampled or n in each_batch)
         self.kept = tuple(name for name in names if name not in self.local)
-        self._titles = {name: self._title_of(structure, name) for name in names}
+        self._titles = {name: self._title_of(structure, name, name in self.local) for name in names}
+        self.family_of = {name: type(families[name]) for name in names}
         self._layout = {name: tuple(families[name].empty()) for name in names}
         for place, name in enumerate(self.kept):
             for key, value in families[name].empty().items():
@@ -68,11 +78,11 @@ class ConjugateFactors(Claim):
         self._pending: dict[str, dict[str, Tensor]] = {}
 
     @staticmethod
-    def _title_of(structure: Structure, name: str) -> str:
+    def _title_of(structure: Structure, name: str, local: bool) -> str:
         family = structure.families[name]
         size = getattr(family, "joint_size", 1) if family.joint else 1
         joint = f", joint over {size}" if size > 1 else ""
-        where = ", for each batch" if family.variable.subsampled else ""
+        where = ", for each batch" if local else ""
         return f"closed form, {family.title}{joint}{where}"
 
     def title(self, name: str) -> str:

@@ -25,6 +25,7 @@ class FirstOf(Rule):
         for rule in self.rules:
             found = rule.match(structure, free)
             if not isinstance(found, Refusal):
+                found.instead_of = {name: "; ".join(why) for name, why in reasons.items() if name in found.sites}
                 return found
             for name, why in found.reasons.items():
                 reasons.setdefault(name, []).append(why)

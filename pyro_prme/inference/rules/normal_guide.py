@@ -49,8 +49,18 @@ class FreeNormal(OpenClaim):
         super().__init__()
         self.sites = (name,)
         free = biject_to(prior.support).inv(middle_of(prior, value))
+        self._transform = biject_to(prior.support)
         self.loc = nn.Parameter(free.detach().clone())
         self.log_scale = nn.Parameter(torch.full_like(free, _INITIAL_SCALE).log())
+
+    def value(self) -> Tensor:
+        """Its location, on the site's own scale."""
+        return self._transform(self.loc)
+
+    @torch.no_grad()
+    def set(self, value: Tensor) -> None:
+        """Moves its location."""
+        self.loc.copy_(self._transform.inv(value))
 
     def title(self, name: str) -> str:
         return "Normal, reparameterised gradient"

@@ -11,6 +11,7 @@ from torch.distributions import Distribution, biject_to
 
 from pyro_prme.conjugacy import Structure
 from pyro_prme.inference.claims import Claim, OpenClaim, Refusal, Rule
+from pyro_prme.inference.rules.shrinking import shrinking
 
 __all__ = ["FreePoint", "Point"]
 
@@ -39,6 +40,8 @@ class Point(Rule):
                 reasons[name] = "it belongs to a subsampled plate, and a free value for each member is not kept"
             elif self.unconstrained is False and _unbounded(site["fn"], site["value"]):
                 reasons[name] = "its prior density has no maximum: take the point on the unconstrained scale"
+            elif why := shrinking(structure, name):
+                reasons[name] = why
             else:
                 free_scale = self.unconstrained
                 if free_scale is None:

@@ -31,7 +31,9 @@ def hide_words(batch: Batch, word_dropout: float) -> Tensor:
 
 def _shares(batch: Batch, word_dropout: float) -> Tensor:
     """What g sees: counts, some of them hidden, divided by the document's length, shape (E,)."""
-    count = hide_words(batch, word_dropout) if word_dropout else batch.count
+    count = batch.count
+    if word_dropout:
+        count = hide_words(batch, word_dropout) if batch.seen is None else batch.seen
     length = count.new_zeros(batch.size).index_add_(0, batch.document, count).clamp(min=1)
     return count / length[batch.document]
 

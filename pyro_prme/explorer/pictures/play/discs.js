@@ -6,11 +6,13 @@ plays.discs = (section, { points }) => {
   const dots = points.map(([x, y]) => svg("circle", { cx: x * S, cy: (1 - y) * S, r: 3 }));
   const inside = (x, y) => discs.map((d) => (x - d.x) ** 2 + (y - d.y) ** 2 <= d.r ** 2);
   const shapes = discs.map((d, k) => svg("circle", { class: `ring c${k}`, style: "fill: var(--c); fill-opacity: 0.2; stroke: var(--c); stroke-width: 1.5" }));
+  const titles = discs.map((_, k) => text(0, 0, names[k], { class: "strong", "text-anchor": "middle", style: "pointer-events: none" }));
   drawing.append(svg("rect", { width: S, height: S, class: "frame", rx: 6 }), svg("g", { style: "pointer-events: none" }, dots));
   discs.forEach((d, k) => drawing.append(handle(drawing, `The ${names[k]} disc`, shapes[k], () => [d.x, d.y, S], 6, (x, y) => {
     [d.x, d.y] = [within(x, 0, S), within(y, 0, S)];
     draw();
   })));
+  drawing.append(...titles);
   const radii = el("div", { class: "controls" }, discs.map((d, k) => slider(`radius${k}`, `Size of ${names[k]}`, [12, 165, 1], d.r, (r) => (r / S).toFixed(2), (r) => {
     d.r = r;
     draw();
@@ -27,6 +29,7 @@ plays.discs = (section, { points }) => {
   }
 
   function draw() {
+    discs.forEach((d, k) => Object.entries({ x: d.x, y: d.y - d.r + 16 }).forEach(([key, value]) => titles[k].setAttribute(key, value)));
     discs.forEach((d, k) => Object.entries({ cx: d.x, cy: d.y, r: d.r }).forEach(([key, value]) => shapes[k].setAttribute(key, value)));
     const counts = [0, 0, 0, 0];
     points.forEach(([x, y], n) => {

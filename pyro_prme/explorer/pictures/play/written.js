@@ -1,7 +1,7 @@
 // The prior writes documents: sticks, topics, loadings and words from the same draws, whatever the sliders say.
 plays.written = (section, data) => {
   let alpha = 2, beta = 5, gamma0 = 0.1;
-  const K = data.sticks.length, D = data.words.length, tones = Array.from({ length: K }, (_, k) => `hsl(${(k * 137 + 210) % 360} 48% 52%)`);
+  const K = data.sticks.length, D = data.words.length, tones = [212, 352, 140, 265, 36, 178, 315, 75].map((hue) => `hsl(${hue} 46% 52%)`);
   const narrow = section.clientWidth < 600, wide = (narrow ? 380 : 560) / D;
   const boxes = { p: canvasOf(300, 70, "Sticks"), z: canvasOf(300, 120, "Topics of three documents"), theta: canvasOf(wide * D, 190, "Words of the topics"), words: el("div", {}) };
 

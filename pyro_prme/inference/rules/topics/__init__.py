@@ -1,6 +1,7 @@
 """Fused updates for words that are drawn from topics, claimed by the form of the expected densities."""
 
 from pyro_prme.inference.rules.topics.gaussian_function import GaussianFunction
+from pyro_prme.inference.rules.topics.own_counts import OwnCountsOut
 from pyro_prme.inference.rules.topics.rule import Topics
 
-__all__ = ["GaussianFunction", "Topics"]
+__all__ = ["GaussianFunction", "OwnCountsOut", "Topics"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from pyro import distributions as dist
+from scipy import sparse
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -29,7 +30,7 @@ from pyro_prme.equations.expectations import expected_log_rows
 from pyro_prme.inference.claims import SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.rules.topics.forms import ChoiceForm, NotThisForm, WordForm, choice_form, word_form
-from pyro_prme.inference.topic_starts import start_table
+from pyro_prme.inference.topic_starts import STARTS, start_table
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, sum_of_rows
 from pyro_prme.kernels.sums import inner
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
 __all__ = ["Documents", "TopicFactors"]
+
+_TOKENS_A_DOCUMENT = 10.0  # weight of a cluster in gamma, times the documents a topic has on average
 
 
 class Documents(NamedTuple):
@@ -90,6 +93,7 @@ class TopicFactors(SolvedClaim):
         self.register_buffer("pending", torch.zeros_like(self.gamma), persistent=False)
         self._digamma = DigammaRows()
         self._prior = prior
+        self._first = structure.run_sites, structure.args
 
     @staticmethod
     def _prior_of(fn: Any) -> Tensor:
@@ -115,6 +119,10 @@ class TopicFactors(SolvedClaim):
         if self.rule.points:
             return WordMajorPoint(self.gamma, self.total)
         return WordMajorDirichlet(self.gamma, self.total, self._digamma)
+
+    def tokens(self) -> Tensor:
+        """Tokens of each topic in the data, as q(theta) has them: the sum over words of gamma - gamma0, (K,)."""
+        return (self.gamma.double() - self.prior()).sum(0)
 
     def mean_rows(self, words: Tensor) -> Tensor:
         """E theta of some words, word-major, (W, K)."""
@@ -395,6 +403,21 @@ class TopicFactors(SolvedClaim):
     def table_shape(self) -> tuple[int, int]:
         """D and K."""
         return self.gamma.shape[0], self.gamma.shape[1]
+
+    @torch.no_grad()
+    def restart(self, generator: torch.Generator) -> None:
+        """Topics from clusters of the documents that the plan was made on; random ones where these are too few."""
+        batch, weight, _, _ = self.read({site.name: site for site in self._first[0]}, self._first[1])
+        num_words, num_topics = self.table_shape
+        rows = (batch.count.numpy(), batch.word.numpy(), batch.indptr.numpy())  # type: ignore[union-attr]
+        counts = sparse.csr_matrix(rows, shape=(batch.size, num_words))
+        counts.sum_duplicates()
+        rng = np.random.default_rng(int(torch.randint(2**31 - 1, (), generator=generator)))
+        enough = int((np.diff(counts.indptr) > 0).sum()) >= num_topics
+        centres = STARTS["kmeans" if enough else "random"](counts, num_topics, rng).centres
+        behind = _TOKENS_A_DOCUMENT * weight * batch.size / num_topics
+        noise = rng.gamma(1.0, 0.1, size=centres.shape)
+        self.begin_from(torch.as_tensor(centres), behind, torch.as_tensor(noise))
 
     def begin_from(self, centres: Tensor, weight: float, noise: Tensor) -> None:
         """Topics round centres, worth so many tokens.

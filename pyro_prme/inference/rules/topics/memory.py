@@ -1,0 +1,137 @@
+"""What topics hold of each document, so that it can be left out when the document is explained."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyro_prme.kernels.own_counts import Held, Kept
+
+__all__ = ["Memory"]
+
+
+class Memory:
+    """Kept responsibilities by document, and how often each document's words are in the topics.
+
+    Rows are those of one data object; documents of another one are new. Room grows as documents are met.
+
+    Args:
+        keep: responsibilities of an entry.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self.forget()
+
+    def forget(self) -> None:
+        """No document is known."""
+        self._data: Any = None
+        self._begin, self._size = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._share, self._pending = np.zeros(0), np.zeros(0)
+        self._topics, self._shares = (np.zeros((0, self.keep), np.int16) for _ in range(2))
+        self._used = 0
+
+    def _know(self, data: Any, rows: np.ndarray) -> None:
+        """Makes room for rows of the data, and forgets those of other data."""
+        if self._data is None or self._data() is not data:
+            if self._data is not None:
+                self.forget()
+            self._data = weakref.ref(data)
+        missing = int(rows.max()) + 1 - len(self._begin) if len(rows) else 0
+        if missing > 0:
+            missing = max(missing, len(self._begin) // 2)
+            for name in ("_begin", "_size", "_share", "_pending"):
+                old = getattr(self, name)
+                setattr(self, name, np.concatenate([old, np.zeros(missing, old.dtype)]))
+
+    def held(self, data: Any, rows: np.ndarray, indptr: Tensor, count: Tensor) -> Held:
+        """What topics hold of documents that are rows of the data.
+
+        Args:
+            data: which data.
+            rows: of the batch's documents.
+            indptr, count: the batch's.
+        """
+        self._know(data, rows)
+        size = indptr.diff().numpy()
+        share = np.where(self._size[rows] == size, self._share[rows], 0.0)
+        place = self._places(np.where(share > 0, self._begin[rows], 0), size, share > 0)
+        kept = Kept(*(torch.from_numpy(_taken(x, place)) for x in (self._topics, self._shares)))
+        return Held(kept, count * torch.as_tensor(np.repeat(share, size), dtype=count.dtype))
+
+    def share(self, rows: np.ndarray) -> np.ndarray:
+        """How often each document's words are in the topics."""
+        return self._share[rows]
+
+    def keep_(self, rows: np.ndarray, indptr: Tensor, kept: Kept, now: bool, amount: float) -> None:
+        """Remembers responsibilities of documents.
+
+        Args:
+            rows, indptr: of the documents, which `held` has been asked for.
+            kept: their responsibilities.
+            now: they are in the topics already; otherwise the next natural step brings them.
+            amount: how often.
+        """
+        size = indptr.diff().numpy()
+        fresh = np.flatnonzero(self._size[rows] != size)
+        if len(fresh):
+            begin = self._used + np.cumsum(size[fresh]) - size[fresh]
+            self._begin[rows[fresh]], self._size[rows[fresh]] = begin, size[fresh]
+            self._used += int(size[fresh].sum())
+            if self._used > len(self._topics):
+                room = max(self._used, len(self._topics) * 3 // 2)
+                self._topics, self._shares = (_grown(x, room) for x in (self._topics, self._shares))
+        place = self._places(self._begin[rows], size, size >= 0)
+        self._topics[place], self._shares[place] = (_wide(x.numpy(), self.keep) for x in kept)
+        if now:
+            self._share[rows] = amount
+        self._pending[rows] = amount
+
+    def step(self, rate: float) -> None:
+        """What a natural step does to how often documents are in the topics."""
+        self._share *= 1 - rate
+        self._share += rate * self._pending
+        self._pending[:] = 0
+
+    @staticmethod
+    def _places(begin: np.ndarray, size: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Where the entries of documents lie, end to end; -1 for documents that are not known."""
+        first = np.repeat(begin - (np.cumsum(size) - size), size)
+        return np.where(np.repeat(known, size), first + np.arange(int(size.sum())), -1)
+
+    def state(self) -> dict[str, Tensor]:
+        """What `restore` takes: all that is known of the documents."""
+        arrays = {name: getattr(self, f"_{name}") for name in ("begin", "size", "share", "pending")}
+        arrays |= {"topics": self._topics[: self._used], "shares": self._shares[: self._used]}
+        return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+
+    def restore(self, state: dict[str, Tensor], data: Any) -> None:
+        """Goes on from a state, for rows of the data."""
+        self.forget()
+        for name, array in state.items():
+            setattr(self, f"_{name}", array.numpy().copy())
+        self._used, self._data = len(self._topics), weakref.ref(data)
+
+
+def _taken(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Rows at these places, zeros where a place is -1."""
+    if not len(rows):
+        return np.zeros((len(place), rows.shape[1]), rows.dtype)
+    taken = rows[place]
+    taken[place < 0] = 0
+    return taken
+
+
+def _wide(rows: np.ndarray, width: int) -> np.ndarray:
+    """Rows with zeros at their ends, up to a width."""
+    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
+
+
+def _grown(rows: np.ndarray, size: int) -> np.ndarray:
+    grown = np.zeros((size, rows.shape[1]), rows.dtype)
+    grown[: len(rows)] = rows
+    return grown
