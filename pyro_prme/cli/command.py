@@ -72,7 +72,7 @@ app = typer.Typer(
 
 _FORMATS = (
     "A corpus: .ldac, .dat, .mtx, .npz, docword*.txt (gzipped or not), a .txt with one document a line, a folder of "
-    "texts, or the name kjv or 20news."
+    "texts, a corpus folder of `prme pack`, or the name kjv or 20news."
 )
 CorpusArgument = Annotated[str, typer.Argument(metavar="CORPUS", help=_FORMATS)]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `prme fit` made.")]
