@@ -16,7 +16,7 @@ from tests.inference.test_gibbs import chain
 
 K, D, N = 2, 4, 3
 MEAN = torch.tensor([[0.8, -0.5], [-0.6, 0.7], [0.2, 0.1]], dtype=torch.float64)
-DRAWS = 400
+DRAWS = 250
 
 
 class Known(torch.nn.Module):
@@ -61,10 +61,10 @@ def summary(draws):
 def test_a_small_prme_agrees_with_nuts():
     batch = corpus()
     model = held(prme.PRME(K, D, N, alpha=1.5, beta=4.0, gamma0=0.7, h_dim=1, ell_dim=1, decoder=Known()))
-    gibbs = summary(chain(model, batch, samples=DRAWS, warmup=80))
+    gibbs = summary(chain(model, batch, samples=DRAWS, warmup=50))
     pyro.enable_validation(False)
     kernel = NUTS(collapsed, init_strategy=init_to_value(values={"f": MEAN}))
-    mcmc = MCMC(kernel, num_samples=DRAWS, warmup_steps=100, disable_progbar=True)
+    mcmc = MCMC(kernel, num_samples=DRAWS, warmup_steps=60, disable_progbar=True)
     mcmc.run(batch)
     nuts = summary(mcmc.get_samples())
     error = sum(
