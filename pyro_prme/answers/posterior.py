@@ -14,6 +14,8 @@ from pyro_prme.answers.sites import FUNCTION, SitePosterior
 from pyro_prme.answers.words_of_topics import RANKINGS, hellinger
 from pyro_prme.checks import choice, whole
 from pyro_prme.corpora.corpus import Corpus
+from pyro_prme.inference.rules.poisson.claim import PoissonFactors
+from pyro_prme.inference.rules.topics.claim import TopicFactors
 
 if TYPE_CHECKING:
     from pyro_prme.corpora.splits import TokenSplit
@@ -56,22 +58,28 @@ class Posterior(SitePosterior):
 
     def topics(self, n: int | None = None) -> xr.DataArray:
         """E theta, dims (topic, word), rows that sum to one; the n topics with most usage, largest first, or all."""
-        factors = self.topic_factors
-        if factors is not None:
-            weights, draws = factors.gamma.double().mT.numpy(), 0  # (K, D)
-        else:
-            site = self._role("topics", "topics")
-            with self._asking():
-                found = self._whole(site, mean_of)
-            weights, draws = found.value.double().numpy(), found.draws
-            weights = weights.reshape(-1, weights.shape[-1])
-        topics = self._labelled(weights / weights.sum(1, keepdims=True), "topic", "word")
-        if draws:
-            topics.attrs["draws"] = draws
+        weights = self.factors()
+        if float(weights.min()) < 0:
+            raise ValueError("The factors of this model may be negative and are no topics: ask for `factors()`.")
+        topics = (weights / weights.sum("word")).assign_attrs(weights.attrs)
         if n is None:
             return topics
         whole("n", n)
         return topics.isel(topic=np.argsort(-self.usage().values, kind="stable")[:n])
+
+    def factors(self) -> xr.DataArray:
+        """E theta as the model has it, dims (topic, word); `topics` has rows that sum to one."""
+        factors = self.topic_factors
+        if factors is not None:
+            gamma = factors.gamma.double().mT.numpy()  # (K, D)
+            return self._labelled(gamma / gamma.sum(1, keepdims=True), "topic", "word")
+        site = self._role("topics", "topics")
+        with self._asking():
+            found = self._whole(site, mean_of)
+        by_topic = getattr(self.model, "by_topic", None)
+        value = (found.value if by_topic is None else by_topic(found.value)).double().numpy()
+        labelled = self._labelled(value.reshape(-1, value.shape[-1]), "topic", "word")
+        return labelled.assign_attrs({"draws": found.draws} if found.draws else {})
 
     def top_words(self, n: int = 10, by: str = "probability") -> pd.DataFrame:
         """The n first words of each topic: one row a topic, columns by rank from 1.
@@ -98,11 +106,12 @@ class Posterior(SitePosterior):
             documents: where the tokens are; if left out, those of training, as q(theta) has them: the sum over words of
                 gamma_kd - gamma0. A guide without closed forms for the topics does not keep these.
         """
-        factors = self.topic_factors
+        claims: list[Any] = list(self.guide.claims) if self.guide.is_planned else []
+        factors = next((claim for claim in claims if isinstance(claim, TopicFactors | PoissonFactors)), None)
         if documents is None:
             if factors is None:
                 raise ValueError("Which topics have the training tokens is not kept in this guide: give the documents.")
-            tokens = (factors.gamma.double() - factors.prior()).sum(0).clamp(min=0).numpy()
+            tokens = factors.tokens().clamp(min=0).double().numpy()
         elif factors is not None:
             loadings = factors.roles["loadings"]
             tokens = self.ask(documents, lambda run: run.local[loadings].step.counts).values.sum(0)

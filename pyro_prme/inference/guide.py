@@ -205,7 +205,13 @@ class ClosedFormGuide(PyroModule):
         claims: tuple[Any, ...] = tuple(self.claims)
         sites = {site.name: site for site in tracer.sites}
         joint = {name: family.joint for name, family in self.structure.families.items() if name in sites}
-        program = compile_program(tracer.sites, joint, [name for claim in claims for name in claim.covered])
+        try:
+            program = compile_program(tracer.sites, joint, [name for claim in claims for name in claim.covered])
+        except Refused as refused:
+            names = " and ".join(sorted(v.name for v in refused.why))
+            raise ValueError(
+                f"The update of {names} does not hold in this model: {refused.reason}. Give another rule for it."
+            ) from None
         factors = Factors(program, {}, ())
         local: dict[str, Any] = {}
         for claim in claims:

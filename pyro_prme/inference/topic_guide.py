@@ -107,7 +107,8 @@ class PRMEGuide(ClosedFormGuide):
             reader: Any = model
             encoder = reader.default_encoder() if encoder is None else encoder
             offered["embedding"] = FirstOf(Amortised(encoder), amortised)
-        offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
+        of_words = [GaussianFunction(getattr(model, "learn_function", None))] if "assignment" in roles else []
+        offered["function"] = FirstOf(FromPrior(), *of_words, amortised)
         if candidates is None:
             tokens = [roles["assignment"]] if "assignment" in roles else []
             candidates = (PoissonSums(), Conjugate(tokens), OneByOne())
@@ -175,20 +176,33 @@ class PRMEGuide(ClosedFormGuide):
         """Recomputes the decoder's mean over documents, from at most 1,000 of them spread over the corpus."""
         model: Any = self.model
         places = self._point("places")
-        claims: Any = list(self.claims)
-        if places is None or not any(isinstance(c, NetworkPoint) for c in claims):
+        if places is None or self._network() is None:
             return
         with evaluating(self):
             sample = np.unique(np.linspace(0, len(data) - 1, min(len(data), _CENTRING)).astype(int))
             parts = np.array_split(sample, -(-len(sample) // 500))
             model.recentre((self.embeddings(data.batch(rows)[0]) for rows in parts), places.value())
 
-    def embeddings(self, batch: Batch) -> Tensor:
-        """h of each document, shape (B, h_dim), in the guide's current mode."""
+    def embeddings(self, batch: Any, network: Any = None) -> Tensor:
+        """h of each document, shape (B, h_dim), in the guide's current mode.
+
+        Args:
+            batch: of documents or of rows.
+            network: the claim of the site, if it is not the first that has a network for a point.
+        """
         claims: Any = tuple(self.claims)
-        network = next(c for c in claims if isinstance(c, NetworkPoint))
+        network = network or self._network()
+        if network is None:
+            raise ValueError("No inference network says where documents lie: print the guide's plan to see why.")
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
+
+    def _network(self) -> NetworkPoint | None:
+        """The claim of the documents' embeddings, where a network has them."""
+        model: Any = self.model
+        name = model.roles.get("embedding")
+        claims: Any = list(self.claims)
+        return next((c for c in claims if isinstance(c, NetworkPoint) and name in c.sites), None)
 
 
 def _counts_of(data: Any) -> sparse.csr_matrix:

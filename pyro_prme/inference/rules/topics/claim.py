@@ -120,6 +120,10 @@ class TopicFactors(SolvedClaim):
             return WordMajorPoint(self.gamma, self.total)
         return WordMajorDirichlet(self.gamma, self.total, self._digamma)
 
+    def tokens(self) -> Tensor:
+        """Tokens of each topic in the data, as q(theta) has them: the sum over words of gamma - gamma0, (K,)."""
+        return (self.gamma.double() - self.prior()).sum(0)
+
     def mean_rows(self, words: Tensor) -> Tensor:
         """E theta of some words, word-major, (W, K)."""
         return self.topics_posterior().mean_rows(words)  # type: ignore[attr-defined]
