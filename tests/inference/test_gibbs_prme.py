@@ -53,7 +53,7 @@ def summary(draws):
     words = (Z / Z.sum(-1, keepdim=True)) @ theta
     weight = stick_weights(draws["V"].reshape(-1, K - 1))
     f = draws["f"].reshape(-1, N, K)
-    return torch.cat([words.flatten(1), weight.square().sum(-1, keepdim=True), f.flatten(1), Z.sum(-1)], -1)
+    return torch.cat([words.flatten(1), weight.square().sum(-1, keepdim=True), f.flatten(1), Z.sum(-1).log()], -1)
 
 
 @pytest.mark.slow
@@ -71,4 +71,4 @@ def test_a_small_prme_agrees_with_nuts():
         part.var(0) / effective_sample_size(part.unsqueeze(0), chain_dim=0, sample_dim=1) for part in (gibbs, nuts)
     ).sqrt()
     assert bool(((gibbs.mean(0) - nuts.mean(0)).abs() < 4.5 * error).all())
-    assert float(error.max()) < 0.5
+    assert float(error.max()) < 0.4
