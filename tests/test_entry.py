@@ -35,3 +35,12 @@ def test_the_overview_needs_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith("False")
+
+
+def test_a_name_of_the_root_is_imported_when_it_is_asked_for():
+    code = (
+        "import sys\nimport pyro_prme as prme\nbefore = 'torch' in sys.modules\n"
+        "every = [getattr(prme, name) for name in prme.__all__]\nprint(before, 'torch' in sys.modules, len(every) > 30)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True", "True"]

@@ -33,7 +33,8 @@ MODELS: dict[str, tuple[type, ...]] = {
     ),
 }
 #: Arguments that a model needs, by its name.
-GIVEN: dict[str, dict[str, Any]] = {"CovariatePRME": {"metadata": torch.arange(2.0 * DOCUMENTS).reshape(-1, 2) % 3}}
+_METADATA = torch.arange(2.0 * DOCUMENTS).reshape(DOCUMENTS, 2) % 3
+GIVEN: dict[str, dict[str, Any]] = {"CovariatePRME": {"metadata": _METADATA}}
 
 
 def plan_of(kind: type) -> str:

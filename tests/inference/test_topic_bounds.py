@@ -182,3 +182,11 @@ def test_a_plan_leaves_modes_and_the_random_state_alone(tokens):
     assert torch.equal(before[0], torch.get_rng_state())
     assert before[1] == [m.training for m in model.modules()]
     assert torch.equal(before[2], model.decoder.running_mean)
+
+
+def test_a_plan_leaves_the_batch_alone(tokens):
+    """Words that a document repeats are not added up in the batch's own memory."""
+    before = tokens.count.clone(), tokens.word.clone(), tokens.indptr.clone()
+    PRMEGuide(small_model()).plan(tokens)
+    for now, then in zip((tokens.count, tokens.word, tokens.indptr), before, strict=True):
+        assert torch.equal(now, then)

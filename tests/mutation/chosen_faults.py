@@ -21,6 +21,24 @@ class Chosen(NamedTuple):
 
 CHOSEN = (
     Chosen(
+        "batches of the running bound are weighted equally",
+        "pyro_prme/inference/trainer.py",
+        "totals[name] = totals.get(name, 0.0) + share * term\n        return self.workers",
+        "totals[name] = totals.get(name, 0.0) + term\n        return self.workers",
+    ),
+    Chosen(
+        "a seed weighs a document and not ten tokens of each",
+        "pyro_prme/inference/topic_starts.py",
+        "_TOKENS_A_DOCUMENT * counts.shape[0] / num_topics",
+        "1.0",
+    ),
+    Chosen(
+        "the posterior's E-steps stop early",
+        "pyro_prme/answers/sites.py",
+        "CONVERGED = RunOptions(sweeps=200, word_tolerance=1e-4)",
+        "CONVERGED = RunOptions(sweeps=2)",
+    ),
+    Chosen(
         "each batch counts as the whole corpus in batch mode",
         "pyro_prme/inference/trainer.py",
         "share if online else share * len(rows) / len(self.data)",

@@ -149,9 +149,11 @@ class TopicFactors(SolvedClaim):
             read: what `read` has found, if it is known already.
         """
         name = self.roles["loadings"]
+        held, before = options.held.get(name), options.started.get(name)
+        if held is not None and any(arg is held.batch for arg in args):  # what was read of it before still holds
+            read = Reading(held.batch, held.weight, held.place, None)
         batch, weight, place, rows = read or self.read(sites, args)
         concentration, rate = self.prior_of_loadings(factors.program, factors)
-        held, before = options.held.get(name), options.started.get(name)
         if tolerance is None:
             tolerance = self.rule.tolerance if options.word_tolerance is None else options.word_tolerance
         if held is None:
@@ -271,7 +273,7 @@ class TopicFactors(SolvedClaim):
             self.roles["topics"]: lambda: self._topics_term(run.sites),
             self.roles["loadings"]: lambda: self.loadings_term(program, factors, found) - self._counts_again(found),
             self.roles["assignment"]: lambda: self._assignment_term(found, run.options.bound),
-            self.words: lambda: found.weight * inner(found.step.statistics, self._elog_theta(found)),
+            self.words: lambda: found.weight * inner(found.step.statistics, self._elog_theta(run, found)),
         }
         return {name: of[name]() for name in names}
 
@@ -305,9 +307,9 @@ class TopicFactors(SolvedClaim):
         sharp = found._replace(step=found.step._replace(counts=step.counts))
         return self.loadings_term(program, factors, sharp)
 
-    def _elog_theta(self, found: Documents) -> Tensor:
-        """E ln theta of the batch's words as it is now: phi may have been formed under another q(theta)."""
-        return self.elog_rows(found.batch)
+    def _elog_theta(self, run: Run, found: Documents) -> Tensor:
+        """E ln theta of the batch's words as it is now: a held phi may have been formed under another q(theta)."""
+        return self.elog_rows(found.batch) if self.roles["loadings"] in run.options.held else found.elog_theta
 
     def _topics_term(self, sites: Mapping[str, Site]) -> Tensor:
         site = sites[self.roles["topics"]]
@@ -410,7 +412,7 @@ class TopicFactors(SolvedClaim):
         batch, weight, _, _ = self.read({site.name: site for site in self._first[0]}, self._first[1])
         num_words, num_topics = self.table_shape
         rows = (batch.count.numpy(), batch.word.numpy(), batch.indptr.numpy())  # type: ignore[union-attr]
-        counts = sparse.csr_matrix(rows, shape=(batch.size, num_words))
+        counts = sparse.csr_matrix(rows, shape=(batch.size, num_words), copy=True)  # not the batch's own memory
         counts.sum_duplicates()
         rng = np.random.default_rng(int(torch.randint(2**31 - 1, (), generator=generator)))
         enough = int((np.diff(counts.indptr) > 0).sum()) >= num_topics
