@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
+import sys
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,14 +26,24 @@ from pyro_prme.cli.show import (
     as_table,
     corpus_of_run,
     echo,
+    held_out_score,
     print_version,
     topic_lines,
     topic_rows,
+)
+from pyro_prme.cli.together import (
+    again_with_workers,
+    restarted,
+    same_for_all,
+    team_output,
+    under_torchrun,
+    without_option,
 )
 from pyro_prme.corpora.files import write_whole
 from pyro_prme.corpora.readers import load_corpus
 from pyro_prme.corpora.text import frequent_stop_words
 from pyro_prme.inference.build import MODELS, PRESETS
+from pyro_prme.inference.workers import Workers, working_together
 from pyro_prme.runs.fitting import (
     FIT_DEFAULTS,
     check_options,
@@ -62,7 +73,7 @@ app = typer.Typer(
 
 _FORMATS = (
     "A corpus: .ldac, .dat, .mtx, .npz, docword*.txt (gzipped or not), a .txt with one document a line, a folder of "
-    "texts, or the name kjv or 20news."
+    "texts, a corpus folder of `prme pack`, or the name kjv or 20news."
 )
 CorpusArgument = Annotated[str, typer.Argument(metavar="CORPUS", help=_FORMATS)]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `prme fit` made.")]
@@ -101,8 +112,8 @@ def fit(
     batch_size: Annotated[int | None, typer.Option(help="Documents a step.", show_default="500")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.", show_default="0")] = None,
     alpha: Annotated[float | None, typer.Option(help="Concentration of the sticks.", show_default="1")] = None,
-    beta: Annotated[float | None, typer.Option(help="Total shape of a document's loadings.", show_default="5")] = None,
-    gamma0: Annotated[float | None, typer.Option(help="Dirichlet parameter of topics.", show_default="0.2")] = None,
+    beta: Annotated[float | None, typer.Option(help="Total shape of a document's loadings.", show_default="3")] = None,
+    gamma0: Annotated[float | None, typer.Option(help="Dirichlet parameter of topics.", show_default="0.05")] = None,
     held_out: Annotated[
         str | None,
         typer.Option(help="Documents to score while fitting: a corpus, or a fraction of this one kept out of the fit."),
@@ -117,6 +128,9 @@ def fit(
     resume_run: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, with its own settings.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option(help="Processes that fit together, each on its part of every batch. See torchrun for more.")
+    ] = 1,
 ) -> None:
     """Fit a model to a corpus.
 
@@ -132,15 +146,26 @@ def fit(
     asked = {name: value for name, value in asked.items() if value is not None}
     check_options(given | asked)
     check_paths(corpus, vocab, asked)
+    whole("--workers", workers)
+    resume_run = resume_run or (restarted() and is_run(out))
     if resume_run:
         record = read_record(out)
         need_files(out, record)
         settings = same_settings(record["settings"], given | asked)
     else:
-        check_new(out)
+        if not under_torchrun():
+            check_new(out)
         chosen = given | {"num_topics": 100 if topics is None else topics}
         settings = settings_of("default" if preset is None else preset, **chosen)
         settings["fit"] = FIT_DEFAULTS | asked
+    if workers > 1 and not under_torchrun():
+        again_with_workers(workers, without_option(sys.argv[1:], "--workers"))
+    with working_together() as team, team_output(team):
+        _fit(corpus, vocab, out, settings, resume_run, team)
+
+
+def _fit(corpus: str, vocab: Path | None, out: Path, settings: dict[str, Any], resume_run: bool, team: Workers) -> None:
+    """Reads, fits and saves; then says how it went."""
     documents = load_corpus(corpus, vocab=vocab)
     train, test = prepared(documents, settings, vocab)
     split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
@@ -149,17 +174,18 @@ def fit(
         named = ", ".join(common[:3])
         echo(f"note: {named} are among the most frequent words: --stop-words english drops words like them", err=True)
     try:
-        with stop_signals(), one_writer(out):
+        with stop_signals(), one_writer(out) if team.leads else nullcontext():
+            same_for_all(team, train, settings)
             if resume_run:
-                trainer = resume(out, train.counts, train.vocabulary)[0]
+                trainer = resume(out, train.counts, train.vocabulary, workers=team)[0]
             else:
-                trainer = make_trainer(train.counts, settings)
+                trainer = make_trainer(train.counts, settings, workers=team)
             posterior = fit_in_folder(out, trainer, settings, train, settings["fit"]["epochs"], split)
     except KeyboardInterrupt as stop:
         again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out), "--resume"]
         raise _stopped(stop, out, shlex.join(again)) from None
     last = trainer.history[-1]
-    score = f", held-out perplexity {last['perplexity']:.1f}" if "perplexity" in last else ""
+    score = held_out_score(trainer.history)
     used = f"{posterior.num_topics_used} of {settings['build']['num_topics']} topics in use"
     echo(f"{out}: {len(trainer.history)} epochs, bound {last['bound']:.6g}{score}, {used}.")
     echo(next_commands(out, corpus, vocab))

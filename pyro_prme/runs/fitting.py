@@ -62,8 +62,11 @@ def fit_in_folder(
         epochs: in all, those done before included.
         split: words to score, of documents that are not in the corpus.
 
-    No other process may write the folder meanwhile.
+    No other process may write the folder meanwhile. Of several workers, the first writes and scores.
     """
+    if not trainer.workers.leads:
+        trainer.fit(max(0, epochs - len(trainer.history)))
+        return Posterior(trainer.guide, vocabulary=corpus.vocabulary)
     with one_writer(folder):
         return _fit(folder, trainer, settings, corpus, epochs, split)
 

@@ -27,15 +27,17 @@ from pyro_prme.inference.session import default_dtype
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.topic_starts import STARTS
 from pyro_prme.inference.trainer import MODES, Trainer, TrainOptions
+from pyro_prme.inference.workers import Workers
 from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.runs.optimizer_state import from_parts, to_parts
 from pyro_prme.runs.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
 
-__all__ = ["SavedRun", "load_run", "make_trainer", "resume", "save_run", "settings_of", "was_fitted_to"]
+__all__ = ["SavedRun", "fingerprint", "load_run", "make_trainer", "resume", "save_run", "settings_of", "was_fitted_to"]
 
 Settings = dict[str, dict[str, Any]]
 
 _SIZES = ("vocab_size", "num_documents")
+_BLOCK = 1 << 20  # numbers of a corpus looked at together
 _UNUSED = 10_000_000  # numbers that a network which a model does not use may have
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -98,13 +100,16 @@ def settings_of(preset: str = "default", **given: Any) -> Settings:
     return settings
 
 
-def make_trainer(counts: sparse.csr_matrix, settings: Settings, *, begin: bool = True) -> Trainer:
+def make_trainer(
+    counts: sparse.csr_matrix, settings: Settings, *, begin: bool = True, workers: Workers | None = None
+) -> Trainer:
     """A model, its guide and a trainer for a corpus (documents x words).
 
     Args:
         counts: the corpus.
         settings: see `settings_of`.
         begin: False leaves the start out, for a trainer that will load a state.
+        workers: with which this process fits together.
     """
     num_topics = settings["build"]["num_topics"]
     counts = sound_csr(counts)
@@ -116,7 +121,7 @@ def make_trainer(counts: sparse.csr_matrix, settings: Settings, *, begin: bool =
         _, guide = build(vocab_size=counts.shape[1], num_documents=counts.shape[0], **settings["build"])
         start = settings["trainer"]["start"] if begin else None
         options = TrainOptions(**{name: value for name, value in settings["trainer"].items() if name != "start"})
-        return Trainer(guide, Counts(counts), options, start=start)
+        return Trainer(guide, Counts(counts), options, start=start, workers=workers)
 
 
 def save_run(
@@ -142,6 +147,7 @@ def save_run(
         raise ValueError(f"The trainer's data are {type(data).__name__}: a run is one of a model of counts.")
     counts = sparse.csr_matrix(data.counts)
     tensors = {f"{part}.{name}": value for part in ("model", "guide") for name, value in state[part].items()}
+    tensors |= {f"memory.{i}.{name}": x for i, part in state["memory"].items() for name, x in part.items()}
     tensors["torch_state"] = state["torch_state"]
     for name, array in (summary or {}).items():
         tensors[f"summary.{name}"] = torch.from_numpy(np.array(array))
@@ -150,7 +156,7 @@ def save_run(
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "settings": settings,
         "sizes": dict(zip(_SIZES, reversed(counts.shape), strict=True)),
-        "corpus": _fingerprint(counts, vocabulary),
+        "corpus": fingerprint(counts, vocabulary),
         "optimizers": [to_parts(i, part, tensors) for i, part in enumerate(state["optimizers"])],
         "numpy_state": state["numpy_state"],
         "steps": state["steps"],
@@ -179,31 +185,38 @@ def load_run(folder: str | Path) -> SavedRun:
         return SavedRun(model, guide, record["settings"], vocabulary, history, summary, str(record["pyro_prme"]))
 
 
-def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> tuple[Trainer, Settings]:
+def resume(
+    folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[str], *, workers: Workers | None = None
+) -> tuple[Trainer, Settings]:
     """A trainer that goes on as if never interrupted, and the run's settings.
 
     Args:
         folder: of the run.
         counts, vocabulary: the corpus that the run was started on.
+        workers: with which this process goes on, as many as before or not.
     """
     folder = Path(folder)
     record = read_record(folder)
     tensors = read_tensors(folder, record)
     read_vocabulary(folder, record)
     with damaged(folder):
-        same = _fingerprint(counts, vocabulary) == record["corpus"]
+        same = fingerprint(counts, vocabulary) == record["corpus"]
         if torch.get_default_dtype() != _DTYPES[record["dtype"]]:
             raise ValueError(f"it is in {record['dtype']}, and torch's default type is another: set the same")
     if not same:
         raise ValueError(f"{folder} was fitted to another corpus: resume it with the documents and words of its start.")
     with damaged(folder):
         _check_sizes(record, tensors)
-        trainer = make_trainer(counts, record["settings"], begin=False)
+        trainer = make_trainer(counts, record["settings"], begin=False, workers=workers)
         model: Any = trainer.model
         modules: dict[str, nn.Module] = {"model": model, "guide": trainer.guide}
         state: dict[str, Any] = {
             part: _checked(module, _under(f"{part}.", tensors), part) for part, module in modules.items()
         }
+        state["memory"] = {}
+        for name, tensor in _under("memory.", tensors).items():
+            claim, _, part = name.partition(".")
+            state["memory"].setdefault(claim, {})[part] = tensor
         pairs = zip(trainer.optimisers, record["optimizers"], strict=True)
         state["optimizers"] = [from_parts(i, *pair, tensors) for i, pair in enumerate(pairs)]
         state["torch_state"] = tensors["torch_state"]
@@ -214,7 +227,7 @@ def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[s
 
 def was_fitted_to(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> bool:
     """Whether a run was fitted to just these documents, in this order; a part of them, or more, is not noticed."""
-    return read_record(Path(folder)).get("corpus") == _fingerprint(counts, vocabulary)
+    return read_record(Path(folder)).get("corpus") == fingerprint(counts, vocabulary)
 
 
 def _checked(module: nn.Module, tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
@@ -273,12 +286,13 @@ def _check_continues(folder: Path, record: Mapping[str, Any]) -> None:
         raise ValueError(f"{folder} holds a run already: resume it, or choose another folder.")
 
 
-def _fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
+def fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
     """A short name of a corpus, to notice another one."""
     counts = sound_csr(counts)
     value = zlib.crc32("\n".join(vocabulary).encode())
     for array in (counts.indptr, counts.indices, counts.data):
-        value = zlib.crc32(np.asarray(array, dtype=np.int64).tobytes(), value)
+        for start in range(0, len(array), _BLOCK):
+            value = zlib.crc32(np.asarray(array[start : start + _BLOCK], dtype=np.int64).tobytes(), value)
     return f"{value:08x}"
 
 
