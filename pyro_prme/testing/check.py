@@ -12,14 +12,12 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_prme.conjugacy import Ascent, Structure, find_structure
-from pyro_prme.guide import ClosedFormGuide as GuideOfRules
 from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Refusal, Rule
 from pyro_prme.inference.guide import RULES, ClosedFormGuide
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.rules.topics.rule import difference_from_engine
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import evaluating, seeded
-from pyro_prme.testing._in_guide import check_in_guide
 from pyro_prme.testing.report import Check, RuleError, RuleReport
 
 __all__ = ["check_rule"]
@@ -67,8 +65,6 @@ def check_rule(
     Raises:
         RuleError: the rule refuses the model, or is wrong, with the reason.
     """
-    if isinstance(rule, GuideOfRules):
-        return check_in_guide(rule, *args, site=str(site), seed=seed, **kwargs)
     allowed = _ALLOWED.get(torch.get_default_dtype(), 1e-3) if tolerance is None else tolerance
     if isinstance(rule, ClosedFormGuide):
         with evaluating(rule.model, rule), torch.no_grad(), seeded(seed):
