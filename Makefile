@@ -6,8 +6,9 @@ SITE := build/site
 
 MINUTES := 10
 SEED := 0
+MUTANTS := 60
 
-.PHONY: help install demo docs tutorials slides notebooks test test-slow soak lint format clean
+.PHONY: help install demo docs tutorials slides notebooks test test-slow soak mutants lint format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +46,9 @@ test-slow: install  ## the tests that take minutes
 
 soak: install  ## try to break it, for MINUTES=10 from SEED=0; a report in build/soak.json
 	$(BIN)/python -m tests.robustness --minutes $(MINUTES) --seed $(SEED) --report build/soak.json
+
+mutants: install  ## put faults into the code and see whether the fast tests notice; a score in build/mutants.json
+	$(BIN)/python -m tests.mutation --random $(MUTANTS) --seed $(SEED) --report build/mutants.json
 
 lint: install  ## ruff (lint and format), mypy, and who may import whom
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,27 +18,26 @@ import pyro_prme as prme
 from pyro_prme.equations.bounds import elog_sum_epsilon, profiled_loadings
 from pyro_prme.equations.sticks import MIN_CONCENTRATION, log_stick_weights
 from pyro_prme.equations.updates import robbins_monro_rate
+from pyro_prme.inference.session import evaluating
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.kernels.gamma import add_rows_
 from pyro_prme.kernels.sums import inner
-from pyro_prme.prototype import eval_mode
 
 
 def moments(trainer: prme.Trainer, batch: prme.Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Shape, E f and E exp(-f) of the loadings, (B, K) or broadcastable to it, and the log density of V, ell and h."""
     model, guide = trainer.model, trainer.guide
-    V = guide.rule("V").value()
+    V = guide.claim("V").value()
     weights = log_stick_weights(V)
     density = (math.log(model.alpha) + (model.alpha - 1) * (-V).log1p()).sum()
     if isinstance(model, prme.HDP):
         c = (weights + math.log(model.beta)).exp().clamp(min=MIN_CONCENTRATION)
         return c, torch.zeros(1), torch.ones(1, len(c)), density
-    encoder, ell = guide.rule("h").encoder, guide.rule("ell").value()
+    ell, share = guide.claim("ell").value(), len(trainer.data) / batch.size
     with torch.no_grad():
-        theta = guide.rule("theta")
-        rows = theta.rows(batch.words) if encoder.topics_site else None
-    h = encoder(batch, rows)
-    density = density + normal(ell, model.ell_scale) + trainer.counts.shape[0] / batch.size * normal(h, model.h_scale)
+        rows = guide.topics.topics_posterior().mean_rows(batch.words)
+    h = guide.claim("h").encoder(batch, rows)
+    density = density + normal(ell, model.ell_scale) + share * normal(h, model.h_scale)
     mean, variance = model.decoder(h, ell)
     if isinstance(model, prme.ShapePRME):
         c = (model.beta * (weights + mean).softmax(-1)).clamp(min=MIN_CONCENTRATION)
@@ -63,28 +63,28 @@ def bound(step: LocalStep, batch: prme.Batch, c: Tensor, mean: Tensor, e: Tensor
     return Z.sum() + C - normalizer.sum() + inner(step.statistics, elog_theta)
 
 
-def step_by_hand(trainer: prme.Trainer, batch: prme.Batch) -> float:
+def step_by_hand(trainer: prme.Trainer, rows: np.ndarray) -> float:
     """One online step; returns the bound at its E-step, without the term of theta."""
-    model, guide = trainer.model, trainer.guide
-    theta: Any = guide.rule("theta")
-    rule, share = guide.rule("Z"), trainer.counts.shape[0] / batch.size
-    with torch.no_grad(), eval_mode(model, guide):
+    model, guide, batch = trainer.model, trainer.guide, trainer.data.batch(rows)[0]
+    theta: Any = guide.topics
+    rule, share = theta.rule, len(trainer.data) / batch.size
+    with torch.no_grad(), evaluating(model, guide):
         c, mean, e, density = moments(trainer, batch)
-        elog_theta = theta._digamma(theta.gamma, batch.words).sub_(torch.digamma(theta.total))
+        elog_theta = theta.elog_rows(batch)
         step = local_step(
             batch.indptr, batch.local_word, batch.count, elog_theta, c, e,
             max_sweeps=rule.max_sweeps, tolerance=rule.tolerance,
         )  # fmt: skip
         total = float(density + share * bound(step, batch, c, mean, e, elog_theta))
     add_rows_(theta.pending, batch.words, step.statistics, share)
-    for optimizer in trainer.optimizers:
+    for optimizer in trainer.optimisers:
         optimizer.zero_grad()
     c, mean, e, density = moments(trainer, batch)
     slope = (batch.length / step.epsilon).unsqueeze(-1)
     loss = -density - share * profiled_loadings(c, step.counts, mean, e + slope, torch.zeros(1)).sum()
     loss.backward()
-    for optimizer in trainer.optimizers:
+    for optimizer in trainer.optimisers:
         optimizer.step()
     trainer.steps += 1
-    theta.natural_step(robbins_monro_rate(trainer.steps, trainer.delay, trainer.decay))
+    theta.natural_step(robbins_monro_rate(trainer.steps, trainer.options.delay, trainer.options.decay))
     return total

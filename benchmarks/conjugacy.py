@@ -340,6 +340,28 @@ def bars_of(found: Mapping[str, Any]) -> list[Bar]:
     return bars
 
 
+def text(found: Mapping[str, Any]) -> str:
+    """Tables of sweeps, of times to a bound and of memory, and whether the bars are met."""
+    sweeps = [[n, *(f"{r[k]:.2f}" for k in ("ours_ms", "theirs_ms", "ratio"))] for n, r in found["sweeps"].items()]
+    bounds = [
+        [
+            name,
+            f"{row['target']:.1f}",
+            *("never" if row[k] is None else f"{row[k]:.2f}" for k in ("ours_s", "theirs_s")),
+        ]
+        for name, row in found["to_a_bound"].items()
+    ]
+    memory = [[f"{found['memory'][key]:.0f}" for key in ("data_mib", "responsibilities_mib", "peak_above_small_mib")]]
+    return "\n\n".join(
+        [
+            markdown(["a sweep of", "ours, ms", "theirs, ms", "ratio"], sweeps),
+            markdown(["to a bound", "which", "ours, s", "AutoNormal, s"], bounds),
+            markdown(["data, MiB", "responsibilities, MiB", "peak above that of a thousand rows, MiB"], memory),
+            verdicts(bars_of(found)),
+        ]
+    )
+
+
 def main() -> None:
     """Measures, prints and stores."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -347,10 +369,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "conjugacy.json")
     options = parser.parse_args()
     found = measure(options.quick)
-    rows = [[n, *(f"{r[k]:.2f}" for k in ("ours_ms", "theirs_ms", "ratio"))] for n, r in found["sweeps"].items()]
-    print(markdown(["a sweep", "ours, ms", "theirs, ms", "ratio"], rows))
-    print(json.dumps({key: found[key] for key in ("memory", "to_a_bound")}, indent=1))
-    print(verdicts(bars_of(found)))
+    print(text(found))
     if not options.quick:
         options.out.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -20,6 +20,7 @@ from pyro.nn import PyroModule, PyroParam
 from torch import Tensor, nn
 
 import pyro_prme as prme
+from pyro_prme.inference.session import evaluating
 
 NETWORK_RATE = 2e-3  # of Adam for networks, as in the library
 
@@ -77,18 +78,19 @@ class MeanField(PyroModule):
     def __init__(self, model: prme.PRME, guide: prme.PRMEGuide, batch: prme.Batch) -> None:
         super().__init__("mean_field")  # a prefix: sites and parameters have names of their own
         self._model = [model]  # not a submodule
-        step = guide.local_step(batch)["Z"].step
-        self.gamma = PyroParam(guide.rule("theta").gamma.mT.clone(), constraints.positive)  # (K, D)
-        self.V = PyroParam(guide.rule("V").value().detach().clone(), constraints.unit_interval)
+        with torch.no_grad(), evaluating(guide.model, guide):
+            step = guide.run(batch).local["Z"].step
+        self.gamma = PyroParam(guide.topics.gamma.mT.clone(), constraints.positive)  # (K, D)
+        self.V = PyroParam(guide.claim("V").value().detach().clone(), constraints.unit_interval)
         self.concentration = PyroParam(step.concentration.clone(), constraints.positive)  # (N, K)
         self.rate = PyroParam(step.rate.clone(), constraints.positive)
         self.encoder: nn.Module | None = None
-        if "h" in guide.rules:
-            self.encoder = copy.deepcopy(guide.rule("h").encoder)
+        if "embedding" in guide.roles:
+            self.encoder = copy.deepcopy(guide.claim("h").encoder)
             for module in self.encoder.modules():
                 if isinstance(module, nn.Embedding):
                     module.sparse = False  # plain Adam takes no sparse gradients
-            self.ell = nn.Parameter(guide.rule("ell").value().detach().clone())
+            self.ell = nn.Parameter(guide.claim("ell").value().detach().clone())
 
     def forward(self, batch: prme.Batch) -> None:
         model, topics = self._model[0], pyro.plate("topics", self.gamma.shape[0], dim=-1)
@@ -163,6 +165,24 @@ class Sizes(NamedTuple):
     tokens: int = 100
 
 
+class Always:
+    """One batch of all documents, whichever rows are asked for.
+
+    Args:
+        documents: the batch.
+    """
+
+    def __init__(self, documents: prme.Batch) -> None:
+        self._documents = documents
+
+    def __len__(self) -> int:
+        return self._documents.size
+
+    def batch(self, rows: np.ndarray) -> tuple[prme.Batch]:
+        """The batch."""
+        return (self._documents,)
+
+
 class Pair:
     """Documents as entries and as tokens, and the library's model, guide and trainer at their start.
 
@@ -178,8 +198,8 @@ class Pair:
         design: dict[str, Any] = {"form": "scale", "encoder": "words", "batch_norm": False, "word_dropout": 0.0}
         size = sizes.topics, sizes.words, sizes.documents
         self.model, self.guide = prme.build(*size, model=kind, **design)
-        self.trainer = prme.Trainer(self.model, self.guide, self.counts, start="documents")
-        self.trainer.recentre()
+        self.trainer = prme.Trainer(self.guide, prme.Counts(self.counts), start="documents")
+        self.guide.after_epoch(self.trainer.data)
 
     def _ends(self) -> np.ndarray:
         return np.asarray(self.counts.sum(1)).ravel().astype(int).cumsum()[:-1]
@@ -227,11 +247,12 @@ def our_fit(kind: str, sizes: Sizes, budget: float, target: float) -> dict[str, 
     times: dict[str, float] = {}
     for form, batch in {"tokens": pair.tokens, "entries": prme.Batch.from_csr(pair.counts)}.items():
         fresh = Pair(kind, sizes)
+        fresh.trainer.data = Always(batch)
         steps = []
         for _ in range(12):
             began = time.perf_counter()
-            fresh.trainer.step(batch)
-            fresh.guide.natural_step(1.0)
+            fresh.trainer.step(np.arange(batch.size))
+            fresh.guide.topics.natural_step(1.0)
             steps.append(time.perf_counter() - began)
         times[form] = 1e3 * float(np.median(steps))
     curve: list[dict[str, float]] = []
@@ -253,19 +274,19 @@ def noise(
     torch.set_default_dtype(getattr(torch, dtype))
     pair = Pair(kind, sizes)
     pair.trainer.fit(epochs)
-    exact = prme.ClosedForm_ELBO()(pair.model, pair.guide)
-    groups = {"V": [pair.guide.rule("V").free], "decoder": list(pair.model.decoder.parameters())}
+    with torch.no_grad(), evaluating(pair.model, pair.guide):
+        held = prme.RunOptions(held=pair.guide.run(pair.tokens).local)
+    groups = {"V": [pair.guide.claim("V").free], "decoder": list(pair.model.decoder.parameters())}
     rows = []
-    with pair.guide.hold(pair.guide.local_step(pair.tokens)):
-        for group, parameters in groups.items():
-            if not parameters:
-                continue
-            facts = {"model": kind, "in": group, "dtype": dtype}
-            found, reference = gradient_noise(lambda: exact(pair.tokens), parameters, 2)
-            rows.append(facts | {"gradient": "ours", "draws": 2, **found._asdict()})
-            for name in elbos:
-                objective, _, guide = pair.mean_field(name)
-                theirs = [guide.V_unconstrained] if group == "V" else parameters
-                found, _ = gradient_noise(partial(objective, pair.tokens), theirs, draws, reference)
-                rows.append(facts | {"gradient": name, "draws": draws, **found._asdict()})
+    for group, parameters in groups.items():
+        if not parameters:
+            continue
+        facts = {"model": kind, "in": group, "dtype": dtype}
+        found, reference = gradient_noise(lambda: -pair.guide.run(pair.tokens, options=held).bound(), parameters, 2)
+        rows.append(facts | {"gradient": "ours", "draws": 2, **found._asdict()})
+        for name in elbos:
+            objective, _, guide = pair.mean_field(name)
+            theirs = [guide.V_unconstrained] if group == "V" else parameters
+            found, _ = gradient_noise(partial(objective, pair.tokens), theirs, draws, reference)
+            rows.append(facts | {"gradient": name, "draws": draws, **found._asdict()})
     return rows

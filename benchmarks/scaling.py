@@ -18,6 +18,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,10 +90,11 @@ def make_steps(model: str, size: Size, folder: Path) -> Callable[[], dict[str, f
     """A trained-a-little model; each call times a round of steps of both modes, by document, and the natural step."""
     pyro.settings.set(module_local_params=True)
     counts = load(folder, size.words)
-    program, guide = prme.build(size.topics, size.words, size.documents, model=model)
-    trainer = prme.Trainer(program, guide, counts, mode="online", batch_size=BATCH, start="documents")
-    guide.rule("Z").tolerance = 0.0
-    batches: Iterator[prme.Batch] = iter(())
+    guide = prme.build(size.topics, size.words, size.documents, model=model)[1]
+    options = prme.TrainOptions(mode="online", batch_size=BATCH)
+    trainer = prme.Trainer(guide, prme.Counts(counts), options, start="documents")
+    guide.topics.rule = replace(guide.topics.rule, tolerance=0.0)
+    batches: Iterator[np.ndarray] = iter(())
 
     def documents_done() -> int:
         nonlocal batches
@@ -101,19 +103,18 @@ def make_steps(model: str, size: Size, folder: Path) -> Callable[[], dict[str, f
             batches = trainer.batches(shuffle=True)
             batch = next(batches)
         trainer.step(batch)
-        return batch.size
+        return len(batch)
 
     def per_document(mode: str) -> float:
-        trainer.mode = mode
+        trainer.options = replace(trainer.options, mode=mode)
         began = time.perf_counter()
         done = sum(documents_done() for _ in range(STEPS))
         return (time.perf_counter() - began) / done
 
     def a_round() -> dict[str, float]:
         times = {mode: per_document(mode) for mode in ("batch", "online")}
-        guide.gather()
         began = time.perf_counter()
-        guide.natural_step(0.01)
+        guide.topics.natural_step(0.01)
         return times | {"natural": time.perf_counter() - began}
 
     a_round()

@@ -1,5 +1,6 @@
 """How a swapped model and the unswapped one are fitted to the same data and scored, for `swaps.py`."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,9 @@ from pyro import distributions as dist
 from torch import Tensor, nn
 
 import pyro_prme as prme
-from pyro_prme import swaps
+from pyro_prme.models.covariates import CovariatePRME
 from pyro_prme.models.networks.layers import LinearDecoder
+from pyro_prme.models.prme import EmbeddedTopics
 
 FACTORS, COLUMNS, ROWS = 4, 12, 100
 TOPICS, WORDS, TRAIN, TEST = 8, 80, 300, 150
@@ -24,15 +26,23 @@ def rows(
 ) -> Scores:
     """Mean log density of a new row under two likelihoods, each the best of as many starts by its training bound."""
     torch.manual_seed(seed)
-    X, _ = swaps.simulate(truth(2 * ROWS), 2 * ROWS, seed, **given)
+    X, _ = prme.simulate(truth(2 * ROWS), 2 * ROWS, seed, **given)
+    train, new = prme.Rows(X[:ROWS]), prme.Rows(X[ROWS:])
     scores = []
     for make in (swapped, unswapped):
-        batch_of = make(ROWS).batch_of
-        guide, _ = swaps.fit_best(
-            lambda make=make: make(ROWS).make_guide(), batch_of(X[:ROWS]), epochs, starts=starts, learning_rate=0.02
-        )
-        scores.append(swaps.held_out_density(guide, batch_of(X[ROWS:]), draws=50))
+        fits = []
+        for start in range(starts):
+            torch.manual_seed(start)
+            guide = prme.PRMEGuide(make(ROWS))
+            options = prme.FitOptions(epochs=epochs, learning_rate=0.02, seed=start, bound_draws=20)
+            fits.append((prme.fit(guide, train, options=options).bound, guide))
+        scores.append(prme.held_out_density(max(fits, key=lambda fit: fit[0])[1], new, draws=50))
     return scores[0], scores[1]
+
+
+def completion(guide: prme.PRMEGuide, split: prme.TokenSplit) -> float:
+    """Mean log probability of a held-out word."""
+    return -math.log(prme.Posterior(guide).perplexity(split))
 
 
 def words(
@@ -51,18 +61,19 @@ def words(
     torch.manual_seed(seed)
     num = train + min(train, TEST)
     metadata = torch.randn(num, 2)
-    counts, _ = swaps.simulate_corpus(truth(num, metadata), [length] * num, seed, **given)
+    counts, _ = prme.simulate_corpus(truth(num, metadata), [length] * num, seed, **given)
     corpus = prme.Corpus(counts, tuple(map(str, range(counts.shape[1]))))
     split = corpus[train:].split_tokens(observed=observed, seed=seed)
     scores = []
     for make in (swapped, unswapped):
         torch.manual_seed(seed)
         model = make(train, metadata[:train])
-        guide = model.make_guide() if hasattr(model, "make_guide") else prme.PRMEGuide(model)
-        prme.Trainer(model, guide, corpus.counts[:train], batch_size=100, learning_rate=0.01, seed=seed).fit(epochs)
-        if isinstance(model, swaps.CovariatePRME):
+        guide = prme.PRMEGuide(model)
+        options = prme.TrainOptions(batch_size=100, learning_rate=0.01, seed=seed)
+        prme.Trainer(guide, corpus[:train], options).fit(epochs)
+        if isinstance(model, CovariatePRME):
             model.metadata = metadata[train:]
-        scores.append(swaps.completion_score(guide, split))
+        scores.append(completion(guide, split))
     return scores[0], scores[1]
 
 
@@ -79,7 +90,8 @@ def known(*kinds: Make, num_topics: int, dim: int = 3, **settings: Any) -> Make:
 
 def sizes(kind: Any, dim: int) -> dict[str, int]:
     """Lengths of embeddings, for models that have some."""
-    return {"h_dim": dim, "ell_dim": dim} if issubclass(kind, prme.PRME) else {}
+    with_places = {"ell_dim": dim} if issubclass(kind, EmbeddedTopics) else {}
+    return with_places | ({"h_dim": dim} if issubclass(kind, prme.PRME) else {})
 
 
 def equal_sticks(num_topics: int) -> Tensor:
@@ -131,12 +143,12 @@ def few(
     """
     torch.manual_seed(seed)
     model = truth(train + 200)
-    metadata = torch.randn(train + 200, model.h_dim)
+    metadata = torch.randn(train + 200, getattr(model, "h_dim", 1))
     model.metadata = metadata
     if decoder is not None:
         model.decoder = decoder()
     K = model.num_topics
-    counts, _ = swaps.simulate_corpus(model, [length] * (train + 200), seed, theta=pairs(K), **given)
+    counts, _ = prme.simulate_corpus(model, [length] * (train + 200), seed, theta=pairs(K), **given)
     corpus = prme.Corpus(counts, tuple(map(str, range(counts.shape[1]))))
     split = corpus[train:].split_tokens(observed=observed, seed=seed)
     scores = []
@@ -144,12 +156,13 @@ def few(
         torch.manual_seed(seed)
         model = make(train)
         model.metadata = metadata[:train]
-        guide = model.make_guide(rules()) if hasattr(model, "make_guide") else prme.PRMEGuide(model, rules=rules())
+        guide = prme.PRMEGuide(model, rules=rules())
         guide.plan(prme.Batch.from_csr(counts[:train]))
-        guide.rule("V").set(equal_sticks(K))
-        prme.Trainer(model, guide, counts[:train], batch_size=train, learning_rate=0.02, start=None, seed=seed).fit(300)
+        guide.claim("V").set(equal_sticks(K))
+        options = prme.TrainOptions(batch_size=train, learning_rate=0.02, seed=seed)
+        prme.Trainer(guide, corpus[:train], options, start=None).fit(300)
         model.num_documents, model.metadata = 200, metadata[train:]
-        scores.append(swaps.completion_score(guide, split))
+        scores.append(completion(guide, split))
     return scores[0], scores[1]
 
 
@@ -168,18 +181,15 @@ def topic(kind: Any, scale: float = 0.0, vocab_size: int = WORDS, **settings: An
     """
 
     def make(num: int, metadata: Tensor) -> Any:
-        extra = {"metadata": metadata} if issubclass(kind, swaps.CovariatePRME) else {}
-        if scale:
+        extra = {"metadata": metadata} if issubclass(kind, CovariatePRME) else {}
+        if scale and issubclass(kind, prme.PRME):
             extra["decoder"] = linear(scale)
-        model = kind(TOPICS, vocab_size, num, **sizes(kind, 3), **settings, **extra)
-        if scale and isinstance(model, swaps.CovariatePRME):
-            torch.nn.init.normal_(model.effect)
-        return model
+        return kind(TOPICS, vocab_size, num, **sizes(kind, 3), **settings, **extra)
 
     return make
 
 
-class Covariates(swaps.CovariatePRME, prme.ShapePRME):
+class Covariates(CovariatePRME, prme.ShapePRME):
     """Metadata that shift h, f in the shape."""
 
 

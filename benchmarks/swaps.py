@@ -11,7 +11,7 @@ by many: they are compared on 8 to 40 documents with topics that are known (`few
 with topics that are not (`words`). A horseshoe is compared where h is known, as in a regression on metadata; a learned
 decoder may scale ell as it likes, and then its prior says next to nothing.
 
-    python benchmarks/swaps.py [WORD ...]
+    python benchmarks/py [WORD ...]
 
 writes results/swaps.json; with words, only the comparisons that have one in their name are measured anew.
 """
@@ -45,8 +45,16 @@ from swap_trials import (
 )
 
 import pyro_prme as prme
-from pyro_prme import swaps
-from pyro_prme.rules import Point
+from pyro_prme.inference.rules import Point
+from pyro_prme.models.gaussian_process import GaussianProcessPRME
+from pyro_prme.models.priors import (
+    FiniteDirichletPRME,
+    FiniteDirichletSticks,
+    HorseshoePRME,
+    LogNormalPRME,
+    PitmanYorPRME,
+    PitmanYorSticks,
+)
 
 RESULTS = Path(__file__).parent / "results" / "swaps.json"
 SEEDS = 10
@@ -57,16 +65,23 @@ MEANING = {
     "error": "standard error of the gain over seeds",
 }
 PLAIN = topic(prme.PRME)
-GAUSSIAN, BINARY = factor(swaps.GaussianPRME), factor(swaps.BinaryPRME)
-POISSON = factor(swaps.PoissonPRME, beta=20.0, factors="gamma", gamma0=1.0)
-NEGATIVE = factor(swaps.NegativeBinomialPRME, beta=20.0, gamma0=1.0)
+GAUSSIAN, BINARY = factor(prme.GaussianPRME), factor(prme.BinaryPRME)
+POISSON = factor(prme.PoissonPRME, beta=20.0, factors="gamma", gamma0=1.0)
+NEGATIVE = factor(prme.NegativeBinomialPRME, beta=20.0, gamma0=1.0)
 HALF, FOUR = torch.tensor([0.5, 4.0], dtype=torch.float64)
-LEARNED = topic(swaps.HyperPriorPRME, vocab_size=400)
 HDP40 = known(prme.HDP, num_topics=40)
-YOR = known(swaps.PitmanYorSticks, prme.HDP, num_topics=40, discount=0.5)
-YOR_LEARNED = known(swaps.LearnedPitmanYorSticks, prme.HDP, num_topics=40)
-SYMMETRIC = known(swaps.FiniteDirichletSticks, prme.HDP, num_topics=40, alpha=20.0)
-FLAT = dist.Gamma(torch.tensor(2.0, dtype=torch.float64), 10.0)  # of mean 0.2
+YOR = known(PitmanYorSticks, prme.HDP, num_topics=40, discount=0.5)
+YOR_LEARNED = known(
+    PitmanYorSticks,
+    prme.HDP,
+    num_topics=40,
+    discount=dist.Beta(torch.tensor(1.0, dtype=torch.float64), 1.0),
+    alpha=dist.Gamma(torch.tensor(2.0, dtype=torch.float64), 1.0),
+)
+SYMMETRIC = known(FiniteDirichletSticks, prme.HDP, num_topics=40, alpha=20.0)
+TWO = torch.tensor(2.0, dtype=torch.float64)
+FLAT = dist.Gamma(TWO, 10.0)  # of mean 0.2
+LEARNED = topic(prme.PRME, vocab_size=400, alpha=dist.Gamma(TWO, 1.0), beta=dist.Gamma(TWO, 0.4), gamma0=FLAT)
 
 
 def sticks(truth: Make, swapped: Make, seed: int, train: int = 8) -> Scores:
@@ -79,9 +94,9 @@ def process(unswapped: Make, seed: int) -> Scores:
     """A Gaussian process on four clusters of five topics."""
     corners = torch.tensor([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]], dtype=torch.float64)
     settings = {"num_topics": 20, "beta": 20.0}
-    truth = known(swaps.GaussianProcessPRME, amplitude=2.0, **settings)
+    truth = known(GaussianProcessPRME, amplitude=2.0, **settings)
     return few(
-        truth, known(swaps.GaussianProcessPRME, **settings), unswapped, seed,
+        truth, known(GaussianProcessPRME, **settings), unswapped, seed,
         train=40, length=100, ell=2 * corners.repeat_interleave(5, 0), V=equal_sticks(20),
     )  # fmt: skip
 
@@ -89,14 +104,14 @@ def process(unswapped: Make, seed: int) -> Scores:
 def answers(scale: float, seed: int) -> Scores:
     """Metadata of ten columns to which few topics answer: a horseshoe of scale 0.1 against N(0, scale^2)."""
     size = {"num_topics": 20, "dim": 10, "beta": 20.0}
-    sparse = known(swaps.HorseshoePRME, GivenPRME, ell_scale=0.1, **size)
+    sparse = known(HorseshoePRME, GivenPRME, ell_scale=0.1, **size)
     dense = known(GivenPRME, ell_scale=scale, **size)
     return few(sparse, sparse, dense, seed, train=40, length=100, observed=0.05, V=equal_sticks(20))
 
 
 def horseshoe(train: int, seed: int) -> Scores:
     """Embeddings of heavy tails, seen through a linear f; both models learn h and the default decoder."""
-    swapped, unswapped = (known(kind, num_topics=20, beta=20.0) for kind in (swaps.HorseshoePRME, prme.PRME))
+    swapped, unswapped = (known(kind, num_topics=20, beta=20.0) for kind in (HorseshoePRME, prme.PRME))
     return few(
         swapped, swapped, unswapped, seed,
         train=train, length=100, decoder=partial(linear, 2.0, 20), V=equal_sticks(20),
@@ -113,8 +128,8 @@ def metadata(seed: int) -> Scores:
 def clusters(unswapped: Make, seed: int) -> Scores:
     """A Gaussian process on two clusters of topics of equal size, with long documents of which little is seen."""
     ell = torch.tensor([[-1.5, 0.0, 0.0], [1.5, 0.0, 0.0]], dtype=torch.float64).repeat_interleave(TOPICS // 2, 0)
-    truth = topic(swaps.GaussianProcessPRME, amplitude=2.0, beta=50.0)
-    fitted = topic(swaps.GaussianProcessPRME, beta=50.0)
+    truth = topic(GaussianProcessPRME, amplitude=2.0, beta=50.0)
+    fitted = topic(GaussianProcessPRME, beta=50.0)
     return words(truth, fitted, unswapped, seed, length=200, observed=0.05, ell=ell, V=equal_sticks(TOPICS))
 
 
@@ -136,7 +151,7 @@ COMPARISONS: dict[str, Callable[[int], Scores]] = {
     "Gaussian process against f = 0, 300 documents": partial(clusters, topic(prme.HDP, beta=50.0)),
     "Gaussian process against the decoder, 300 documents": partial(clusters, topic(prme.PRME, beta=50.0)),
     "log-normal against Gamma loadings": partial(
-        words, topic(swaps.LogNormalPRME, 1.0, spread=0.5), topic(swaps.LogNormalPRME, spread=0.5), PLAIN
+        words, topic(LogNormalPRME, 1.0, spread=0.5), topic(LogNormalPRME, spread=0.5), PLAIN
     ),
     "horseshoe against Normal embeddings": partial(answers, 0.1),
     "horseshoe against Normal embeddings, of scale 0.3": partial(answers, 0.3),
@@ -148,14 +163,12 @@ COMPARISONS: dict[str, Callable[[int], Scores]] = {
     "learned discount against GEM sticks": partial(sticks, YOR, YOR_LEARNED),
     "symmetric Dirichlet against GEM weights": partial(sticks, SYMMETRIC, SYMMETRIC),
     "Pitman-Yor against GEM sticks, 300 documents": partial(
-        words, topic(swaps.PitmanYorPRME, 2.0, discount=0.5), topic(swaps.PitmanYorPRME, discount=0.5), PLAIN
+        words, topic(PitmanYorPRME, 2.0, discount=0.5), topic(PitmanYorPRME, discount=0.5), PLAIN
     ),
     "symmetric Dirichlet against GEM weights, 300 documents": partial(
-        words, topic(swaps.FiniteDirichletPRME, 2.0, alpha=8.0), topic(swaps.FiniteDirichletPRME, alpha=8.0), PLAIN
+        words, topic(FiniteDirichletPRME, 2.0, alpha=8.0), topic(FiniteDirichletPRME, alpha=8.0), PLAIN
     ),
-    "learned gamma0 against 0.2": partial(
-        sparse_topics, topic(swaps.HyperPriorPRME, vocab_size=400, priors={"gamma0": FLAT})
-    ),
+    "learned gamma0 against 0.2": partial(sparse_topics, topic(prme.PRME, vocab_size=400, gamma0=FLAT)),
     "learned alpha, beta and gamma0 against the defaults": partial(sparse_topics, LEARNED, epochs=300),
     "the same, both trained a third as long": partial(sparse_topics, LEARNED),
 }

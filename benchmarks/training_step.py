@@ -67,16 +67,16 @@ def watched(trainer: prme.Trainer, parts: Parts) -> ExitStack:
     """Within it, every numerical part of a step is timed."""
     stack, guide, model = ExitStack(), trainer.guide, trainer.model
     places: list[tuple[Any, str, str]] = [
-        (prme.Batch, "from_csr", "batch"),
-        (guide.rule("Z"), "posterior", "local"),
-        (guide, "gather", "gamma"),
-        (guide, "natural_step", "gamma"),
-        (prme.ClosedForm_ELBO, "terms_of", "bound"),
+        (prme.Batch, "of_rows", "batch"),
+        (guide.topics, "solve", "local"),
+        (guide.topics, "gather", "gamma"),
+        (guide.topics, "natural_step", "gamma"),
+        (prme.Run, "terms", "bound"),
         (torch.Tensor, "backward", "networks"),
-        *[(optimizer, name, "networks") for optimizer in trainer.optimizers for name in ("step", "zero_grad")],
+        *[(optimizer, name, "networks") for optimizer in trainer.optimisers for name in ("step", "zero_grad")],
     ]
-    if "h" in guide.rules:
-        places += [(guide.rule("h"), "posterior", "networks"), (type(model), "decode", "networks")]
+    if "embedding" in guide.roles:
+        places += [(guide.claim("h"), "posterior", "networks"), (type(model), "decode", "networks")]
     for place in places:
         stack.enter_context(parts.watch(*place))
     return stack
@@ -94,13 +94,14 @@ def make_step(settings: dict[str, Any], counts: sparse.csr_matrix, topics: int, 
     """Each call is three online steps, each on another batch."""
     pyro.settings.set(module_local_params=True)
     documents, words = counts.shape
-    model, guide = prme.build(topics, words, documents, **settings)
-    trainer = prme.Trainer(model, guide, counts, mode="online", start="documents")
+    guide = prme.build(topics, words, documents, **settings)[1]
+    trainer = prme.Trainer(guide, prme.Counts(counts), prme.TrainOptions(mode="online"), start="documents")
     rng, parts = np.random.default_rng(0), Parts()
 
-    def step(act: Callable[[prme.Batch], Any] = trainer.step) -> float:
+    def step(act: Callable[[np.ndarray], Any] = trainer.step) -> float:
+        rows = rng.choice(documents, size, replace=False)
         began = time.perf_counter()
-        act(prme.Batch.from_csr(counts, rng.choice(documents, size, replace=False)))
+        act(rows)
         return time.perf_counter() - began
 
     def timed() -> Times:

@@ -10,6 +10,8 @@ sys.path.insert(0, str(HERE))
 import generate  # noqa: E402
 from generate import links  # noqa: E402
 
+from pyro_prme.explorer.pictures import write_plays  # noqa: E402
+
 project = "pyro_prme"
 author = "the pyro_prme authors"
 release = metadata.version("pyro-prme")
@@ -64,9 +66,16 @@ pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 
 
+def write_play_page(app, error):
+    """The pictures to play with, as a page of their own."""
+    if error is None and app.builder.format == "html":
+        write_plays(Path(app.outdir) / "play.html")
+
+
 def setup(app):
     """Generated pages and notebooks come in before Sphinx looks for sources; see docs/generate."""
     app.connect("builder-inited", lambda app: generate.write(Path(app.srcdir)))
+    app.connect("build-finished", write_play_page)
     app.connect("autodoc-process-docstring", links.escape_bars)
     app.connect("autodoc-skip-member", links.skip)
     app.connect("missing-reference", links.resolve)

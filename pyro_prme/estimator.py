@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import pyro
-import torch
 from scipy import sparse
 from sklearn.utils import check_random_state
 from tqdm import tqdm
 
 from pyro_prme.answers.fitted import FittedTopicModel
-from pyro_prme.answers.posterior import Posterior, default_dtype
+from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, refusal, size, whole
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.inference.build import MODELS, PRESETS, build
+from pyro_prme.inference.session import session
+from pyro_prme.inference.topic_guide import Counts
 from pyro_prme.inference.topic_starts import STARTS
-from pyro_prme.train import MODES, Trainer
+from pyro_prme.inference.trainer import MODES, Trainer, TrainOptions
 
 __all__ = ["PRMETopicModel"]
 
@@ -32,7 +31,8 @@ class PRMETopicModel(FittedTopicModel):
 
     It arranges `build`, `Trainer` and `Posterior`, which stay reachable, and computes nothing itself. X is a matrix of
     whole counts, documents x words: sparse, dense, a frame, or a `Corpus`. Everything is in float32, and Pyro's param
-    store, torch's random state and its default type stay as they were.
+    store, torch's random state and its default type stay as they were. Several threads may fit and ask: one is served
+    at a time.
 
     Args:
         n_components: K, the most topics that can be used.
@@ -118,7 +118,7 @@ class PRMETopicModel(FittedTopicModel):
         self._check_settings()
         counts = self._with_words(self._counts(X, reset=True))
         self._begin(counts, counts.shape[0], self.mode)
-        with self._settings(), tqdm(total=self.max_iter, disable=not self.verbose, unit="epoch") as bar:
+        with session(), tqdm(total=self.max_iter, disable=not self.verbose, unit="epoch") as bar:
 
             def after_epoch(trainer: Trainer, record: dict[str, Any]) -> None:
                 if self.verbose:
@@ -150,18 +150,15 @@ class PRMETopicModel(FittedTopicModel):
         if first:
             self._begin(counts, self.total_samples, "online")
             self.history_, self.n_iter_ = [], 0
-        elif not hasattr(self, "trainer_") or self.trainer_.mode != "online":
+        elif not hasattr(self, "trainer_") or self.trainer_.options.mode != "online":
             self.trainer_ = self._trainer(counts, "online", start=None)
             if self._paused is not None:
                 learned = {"model": self.model_.state_dict(), "guide": self.guide_.state_dict()}
                 self.trainer_.load_state_dict(learned | self._paused)
         trainer = self.trainer_
-        trainer.counts = counts
-        bound = 0.0
-        with self._settings():
-            torch.manual_seed(self._seed + trainer.steps)
-            for batch in trainer.batches(shuffle=True):
-                bound += sum(trainer.step(batch).values()) * batch.size / counts.shape[0]
+        trainer.data = Counts(counts)
+        with session():
+            bound = sum(trainer.steps_on_all().values())
         self.n_iter_ += 1
         record = {"epoch": self.n_iter_, "documents": counts.shape[0], "bound_without_theta": bound}
         self.history_.append(record)
@@ -193,7 +190,7 @@ class PRMETopicModel(FittedTopicModel):
         self._seed = int(self._generator().randint(2**31 - 1))
         self._built = (self.n_components, counts.shape[1], num_documents), self._settings_of(build)
         self._paused: dict[str, Any] | None = None
-        with self._settings():
+        with session():
             self.model_, self.guide_ = self._build()
             self.trainer_ = self._trainer(counts, mode, start=self.start)
         self._read()
@@ -228,32 +225,19 @@ class PRMETopicModel(FittedTopicModel):
         return build(*sizes, **settings, seed=self._seed)
 
     def _trainer(self, counts: sparse.csr_matrix, mode: str, start: str | None) -> Trainer:
-        settings = self._settings_of(Trainer)
-        with self._settings():
-            return Trainer(
-                self.model_, self.guide_, counts, **(settings | {"mode": mode, "start": start}), seed=self._seed
-            )
+        options = TrainOptions(**(self._settings_of(TrainOptions) | {"mode": mode, "seed": self._seed}))
+        with session():
+            return Trainer(self.guide_, Counts(counts), options, start=start)
 
     def _read(self) -> None:
         names = getattr(self, "feature_names_in_", None)
-        self.posterior_ = Posterior(self.model_, self.guide_, vocabulary=names, batch_size=self.batch_size)
+        self.posterior_ = Posterior(self.guide_, vocabulary=names, batch_size=self.batch_size)
 
     def _settings_of(self, target: Callable) -> dict[str, Any]:
         """The settings of the preset, and over them those given here, that `target` takes."""
         given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
         known = inspect.signature(target).parameters
-        named = known.keys() - {"model"} if target is Trainer else known.keys()
-        return {name: value for name, value in (PRESETS[self.preset] | given).items() if name in named}
-
-    @contextmanager
-    def _settings(self) -> Iterator[None]:
-        """Float32, parameters kept in their modules, and torch's random state given back."""
-        with (
-            default_dtype(torch.float32),
-            torch.random.fork_rng(devices=[]),
-            pyro.settings.context(module_local_params=True),
-        ):
-            yield
+        return {name: value for name, value in (PRESETS[self.preset] | given).items() if name in known}
 
     # Pickling: Pyro's modules and the documents stay out.
 
@@ -264,7 +248,7 @@ class PRMETopicModel(FittedTopicModel):
         trainer = state.pop("trainer_", None)
         if trainer is not None:
             kept = {name: part for name, part in trainer.state_dict().items() if name not in ("model", "guide")}
-            state["_paused"] = kept if trainer.mode == "online" else None
+            state["_paused"] = kept if trainer.options.mode == "online" else None
         state["_learned"] = {"model": self.model_.state_dict(), "guide": self.guide_.state_dict()}
         for name in ("model_", "guide_", "posterior_"):
             del state[name]
@@ -275,7 +259,7 @@ class PRMETopicModel(FittedTopicModel):
         super().__setstate__(state)
         if learned is None:
             return
-        with self._settings():
+        with session():
             self.model_, self.guide_ = self._build()
             self.guide_.plan(Batch.from_csr(sparse.csr_matrix(np.ones((1, self.n_features_in_)))))
             self.model_.load_state_dict(learned["model"])

@@ -19,9 +19,9 @@ from pyro_prme.models.prme import PRME
 from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.plan import Plan, make_plan
 from pyro_prme.prototype import Prototype, eval_mode
-from pyro_prme.rules import Amortized, GaussianFunction, Rule, Run
+from pyro_prme.rules import Amortized, GammaLoadings, GaussianFunction, Rule, Run
 
-__all__ = ["ClosedFormGuide", "PRMEGuide"]
+__all__ = ["ClosedFormGuide", "PRMEGuide", "converged"]
 
 _names = (f"guide_{i}" for i in itertools.count())
 
@@ -189,3 +189,18 @@ class PRMEGuide(ClosedFormGuide):
         rule = self.rule("h")
         site = getattr(rule.encoder, "topics_site", None)
         return rule.locations(batch, self.rule(site).rows(batch.words) if site else None)
+
+
+@contextmanager
+def converged(guide: ClosedFormGuide, max_sweeps: int = 200, tolerance: float = 1e-4) -> Iterator[None]:
+    """Within it, E-steps run until they have converged."""
+    rule = guide.rules["Z"]
+    if not isinstance(rule, GammaLoadings):
+        yield
+        return
+    before = rule.max_sweeps, rule.tolerance
+    rule.max_sweeps, rule.tolerance = max_sweeps, tolerance
+    try:
+        yield
+    finally:
+        rule.max_sweeps, rule.tolerance = before

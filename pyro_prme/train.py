@@ -18,13 +18,14 @@ from pyro_prme.checks import all_settings, choice, whole
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.elbo import Bound, ClosedForm_ELBO
+from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.equations.updates import robbins_monro_rate
 from pyro_prme.guide import ClosedFormGuide
-from pyro_prme.inference.topic_starts import STARTS, begin
+from pyro_prme.inference.topic_starts import STARTS
 from pyro_prme.models.prme import PRME
 from pyro_prme.optim import make_optimizers
 from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import Point, Run
+from pyro_prme.rules import DirichletTopics, Point, Run
 
 __all__ = ["Trainer"]
 
@@ -239,3 +240,48 @@ class Trainer:
         self._torch_state = state["torch_state"]
         self.rng.bit_generator.state = state["numpy_state"]
         self.steps, self.history = state["steps"], list(state["history"])
+
+
+_TOKENS_A_DOCUMENT = 10.0
+
+
+def begin(guide: ClosedFormGuide, counts: sparse.csr_matrix, start: str = "kmeans", seed: int = 0) -> None:
+    """Sets gamma, ell and V of a guide whose plan has been made.
+
+    gamma is gamma0 + 10 (N / K) centre + Gamma(1, 0.1) noise; ell is a random projection of the centres' square roots,
+    centred and normalised; V has the clusters' shares as its weights.
+
+    Args:
+        guide: with its rules set up.
+        counts: documents x words, all of the corpus or a sample of it.
+        start: a key of `STARTS`.
+        seed: decides the start.
+    """
+    choice("start", start, STARTS)
+    counts = sound_csr(counts)
+    topics = guide.rule("theta")
+    if not isinstance(topics, DirichletTopics):
+        raise ValueError("A start sets the Dirichlet parameters of theta, and this guide has another rule for theta.")
+    num_words, num_topics = topics.gamma.shape
+    if counts.shape[1] != num_words:
+        raise ValueError(f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus.")
+    rng = np.random.default_rng(seed)
+    centres, shares = STARTS[start](counts, num_topics, rng)
+    weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
+    noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
+    topics.set(topics.prior() + torch.as_tensor(weight * centres.T + noise, dtype=topics.gamma.dtype))
+    sticks, ell = (guide.rule(name) if name in guide.rules else None for name in ("V", "ell"))
+    if isinstance(sticks, Point):
+        smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.free.dtype)
+        sticks.set(sticks_from_weights(smooth / smooth.sum()))
+    if isinstance(ell, Point):
+        ell.set(_projection(centres, ell.free, rng))
+
+
+def _projection(centres: np.ndarray, like: Tensor, rng: np.random.Generator) -> Tensor:
+    """Unit vectors: a random projection of the centres' square roots around their mean."""
+    roots = np.sqrt(centres)
+    roots -= roots.mean(0)
+    projected = roots @ rng.normal(size=(centres.shape[1], like.shape[-1]))
+    norms = np.linalg.norm(projected, axis=1, keepdims=True)
+    return torch.as_tensor(projected / np.maximum(norms, 1e-12), dtype=like.dtype)

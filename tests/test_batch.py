@@ -3,7 +3,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from pyro_prme import HDP, Batch, PRMEGuide
+from pyro_prme import HDP, Batch
+from pyro_prme.inference.topic_guide import PRMEGuide
 
 
 def test_entries_and_tokens_describe_the_same_documents(entries, tokens):

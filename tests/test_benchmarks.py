@@ -15,6 +15,7 @@ import torch
 from scipy import sparse, stats
 
 import pyro_prme as prme
+from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.kernels import local_step as kernel
 from pyro_prme.models.networks.encoders import encoder_of_depth
 from pyro_prme.models.networks.layers import decoder_of_depth
@@ -200,12 +201,20 @@ def test_a_round_of_steps(model, tmp_path, monkeypatch):
     scaling.store(counts, tmp_path)
     assert (scaling.load(tmp_path, 40) != counts).nnz == 0
     monkeypatch.setattr(scaling, "BATCH", 10)
-    seen, sweeps, step = [], [], prme.Trainer.step
+    seen, sweeps, solved, step = [], [], [], prme.Trainer.step
+    solve = TopicFactors.solve
+
+    def solving(claim, *args, **kwargs):
+        found = solve(claim, *args, **kwargs)
+        solved[:] = found["Z"].step.sweeps.tolist()
+        return found
+
+    monkeypatch.setattr(TopicFactors, "solve", solving)
 
     def watched(trainer, batch):
-        seen.append((trainer.mode, *batch.documents.tolist()))
+        seen.append((trainer.options.mode, *batch.tolist()))
         out = step(trainer, batch)
-        sweeps.extend(trainer.guide.run.local["Z"].step.sweeps.tolist())
+        sweeps.extend(solved)
         return out
 
     monkeypatch.setattr(prme.Trainer, "step", watched)
@@ -233,7 +242,7 @@ def test_the_papers_networks_are_those_of_its_table_3():
     model, guide = prme.build(5, 30, 10, **settings)
     encoder, decoder = encoder_of_depth(4, 30, 20), decoder_of_depth(4, 5, 20, 20)
     guide.plan(prme.Batch.from_tokens([[0, 1, 2], [3, 4]]))
-    for ours, papers in ((guide.rule("h").encoder, encoder), (model.decoder, decoder)):
+    for ours, papers in ((guide.claim("h").encoder, encoder), (model.decoder, decoder)):
         shapes = [{name: value.shape for name, value in net.state_dict().items()} for net in (ours, papers)]
         assert shapes[0] == shapes[1]
     assert encoder.words.weight.shape == (30, 1000)
@@ -257,12 +266,12 @@ def test_a_step_by_hand_is_the_trainers(name):
     counts, ends = corpora.natural_corpus(60, 200, 30), []
     for by_hand in (True, False):
         model, guide = prme.build(7, 200, 60, **training_step.MODELS[name])
-        trainer = prme.Trainer(model, guide, counts, mode="online", start="documents")
+        trainer = prme.Trainer(guide, prme.Counts(counts), prme.TrainOptions(mode="online"), start="documents")
         for i in range(3):
             torch.manual_seed(i)  # of the words that g does not see
-            batch = prme.Batch.from_csr(counts, np.arange(20 * i, 20 * i + 20))
-            bound = step_by_hand(trainer, batch) if by_hand else sum(trainer.step(batch).values())
-        ends.append([torch.tensor(bound), guide.rule("theta").gamma, *trainer.objective.parameters()])
+            rows = np.arange(20 * i, 20 * i + 20)
+            bound = step_by_hand(trainer, rows) if by_hand else sum(trainer.step(rows).values())
+        ends.append([torch.tensor(bound), guide.topics.gamma, *guide.parameters(), *model.parameters()])
     for found, expected in zip(*ends, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
 

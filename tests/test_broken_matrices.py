@@ -11,10 +11,10 @@ from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.counts import refuse_unsound, sound_csr
 from pyro_prme.estimator import PRMETopicModel
 from pyro_prme.inference.build import build
-from pyro_prme.inference.topic_starts import begin
+from pyro_prme.inference.data import Rows
+from pyro_prme.inference.topic_guide import Counts
+from pyro_prme.inference.trainer import Trainer
 from pyro_prme.runs.run_folder import make_trainer, resume, settings_of
-from pyro_prme.swaps import PoissonPRME
-from pyro_prme.train import Trainer
 
 N, D = 30, 18
 WORDS = tuple(f"w{d}" for d in range(D))
@@ -84,13 +84,13 @@ DOORS = {
     "transform": lambda X, fitted: fitted.transform(X),
     "perplexity": lambda X, fitted: fitted.perplexity(X),
     "Posterior": lambda X, fitted: fitted.posterior_.proportions(X),
-    "Trainer": lambda X, fitted: Trainer(*build(3, D, N), X),
+    "Trainer": lambda X, fitted: Trainer(build(3, D, N)[1], Counts(X)),
     "make_trainer": lambda X, fitted: make_trainer(X, settings_of(num_topics=3)),
     "Batch": lambda X, fitted: Batch.from_csr(X),
     "rows of a Batch": lambda X, fitted: Batch.from_csr(X, [1, 2, 5]),
     "held-out words": lambda X, fitted: completion_perplexity(np.ones((N, 3)), np.ones((3, D)), X),
-    "start": lambda X, fitted: begin(fitted.guide_, X),
-    "rows of a factor model": lambda X, fitted: PoissonPRME(3, D, N).batch_of(X),
+    "Counts": lambda X, fitted: Counts(X),
+    "rows of a factor model": lambda X, fitted: Rows(X),
 }
 
 

@@ -1,5 +1,6 @@
 """Arguments of a wrong type or range: one sentence with the name and what it may be, whoever is given them."""
 
+import inspect
 import math
 import re
 
@@ -11,8 +12,9 @@ from pyro_prme import checks
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.estimator import PRMETopicModel
 from pyro_prme.inference.build import build
+from pyro_prme.inference.topic_guide import Counts
+from pyro_prme.inference.trainer import Trainer, TrainOptions
 from pyro_prme.runs.run_folder import settings_of
-from pyro_prme.train import Trainer
 
 COUNTS = np.random.default_rng(0).poisson(1.0, (12, 9))
 
@@ -116,6 +118,7 @@ def test_the_estimator_takes_numpy_numbers_and_a_boolean_for_verbose():
 
 
 BUILD = {"num_topics": 3, "vocab_size": 9, "num_documents": 12}
+TRAIN = list(inspect.signature(TrainOptions).parameters)
 
 
 @pytest.mark.parametrize("name", [*BUILD, *(build.__kwdefaults__ or {})])
@@ -125,24 +128,28 @@ def test_build_refuses_what_is_strange(name):
             refused(name, lambda value=value: build(**(BUILD | {name: value})))
 
 
-@pytest.mark.parametrize("name", list(Trainer.__init__.__kwdefaults__))
-def test_the_trainer_and_settings_refuse_what_is_strange(name):
-    model, guide = build(**BUILD)
+@pytest.mark.parametrize("name", TRAIN)
+def test_the_options_of_training_and_settings_refuse_what_is_strange(name):
     for value in STRANGE:
-        refused(name, lambda value=value: Trainer(model, guide, COUNTS, **{name: value}))
-        if name not in ("mode", "start"):  # those come with the trainer
-            refused(name, lambda value=value: settings_of(num_topics=3, **{name: value}))
+        refused(name, lambda value=value: TrainOptions(**{name: value}))
+        refused(name, lambda value=value: settings_of(num_topics=3, **{name: value}))
+
+
+def test_the_trainer_refuses_what_is_strange():
+    guide = build(**BUILD)[1]
+    for value in STRANGE:
+        refused("start", lambda value=value: Trainer(guide, Counts(COUNTS), start=value))
     with pytest.raises(ValueError, match="epochs is -1: it must be a whole number of at least 0"):
-        Trainer(model, guide, COUNTS).fit(-1)
+        Trainer(guide, Counts(COUNTS)).fit(-1)
 
 
 def test_a_posterior_refuses_what_is_strange():
     for value in (*STRANGE, 0):
-        refused("batch_size", lambda value=value: Posterior(*build(**BUILD), batch_size=value))
+        refused("batch_size", lambda value=value: Posterior(build(**BUILD)[1], batch_size=value))
 
 
 def test_every_numeric_setting_has_a_check():
-    names = {*BUILD, *build.__kwdefaults__, *Trainer.__init__.__kwdefaults__}
+    names = {*BUILD, *build.__kwdefaults__, *TRAIN}
     chosen = {"model", "encoder", "form", "topics", "loadings", "objective", "mode", "start"}
     assert names - chosen <= checks.SETTINGS.keys()
     assert all(re.fullmatch(r"[a-z_0]+", name) for name in checks.SETTINGS)

@@ -76,6 +76,7 @@ def test_every_page_is_there(site: Path) -> None:
     wanted += [f"api/{name}" for name in ("index", *api.folders(), api.ROOT)] + ["tutorials/index"]
     assert {"index", "results", "differences", "swaps", "measures"} <= set(wanted)
     assert [name for name in wanted if not (site / f"{name}.html").exists()] == []
+    assert "Pictures to play with" in (site / "play.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

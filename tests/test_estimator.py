@@ -98,11 +98,11 @@ def test_every_model_fits_and_answers(model):
 
 def test_presets_modes_and_given_settings_reach_the_core():
     paper = estimator(preset="paper", mode="online", max_iter=1).fit(planted())
-    assert paper.guide_.rules["Z"].objective == "plain"
-    assert paper.trainer_.mode == "online"
-    assert paper.trainer_.optimizers[0].param_groups[0]["lr"] == 1e-4
+    assert paper.guide_.topics.rule.objective == "plain"
+    assert paper.trainer_.options.mode == "online"
+    assert paper.trainer_.optimisers[0].param_groups[0]["lr"] == 1e-4
     given = estimator(preset="paper", learning_rate=0.5, embedding_dim=4, beta=2.0, max_iter=1).fit(planted())
-    assert given.trainer_.optimizers[0].param_groups[0]["lr"] == 0.5
+    assert given.trainer_.optimisers[0].param_groups[0]["lr"] == 0.5
     assert given.posterior_.topic_embeddings().shape == (3, 4)
     assert given.model_.beta == 2.0
 
@@ -135,7 +135,7 @@ def test_nothing_global_changes_and_the_model_is_in_float32():
     assert torch.get_default_dtype() == torch.float64
     assert torch.equal(state, torch.get_rng_state())
     assert (random == np.random.get_state()[1]).all()  # noqa: NPY002
-    parts = (*fitted.model_.parameters(), *fitted.guide_.parameters(), fitted.guide_.rules["theta"].gamma)
+    parts = (*fitted.model_.parameters(), *fitted.guide_.parameters(), fitted.guide_.topics.gamma)
     assert {part.dtype for part in parts} == {torch.float32}
 
 
@@ -159,7 +159,7 @@ def test_documents_without_a_known_word_get_the_prior_and_are_counted(fitted):
     hdp = estimator(model="hdp", max_iter=1).fit(planted())
     with pytest.warns(UserWarning, match="1 of 1 documents"):
         prior = hdp.transform(np.zeros((1, 18)))
-    weights = hdp.model_.concentration(hdp.guide_.rules["V"].value()).detach().numpy()
+    weights = hdp.model_.concentration(hdp.guide_.claim("V").value()).detach().numpy()
     np.testing.assert_allclose(prior[0], weights / weights.sum(), rtol=1e-5)
 
 

@@ -33,9 +33,9 @@ def corpus():
 
 
 def fitted(corpus, model="prme", form="scale", **settings):
-    program, guide = prme.build(4, corpus.vocab_size, len(corpus), model=model, form=form, embedding_dim=3, **settings)
-    prme.Trainer(program, guide, corpus.counts, batch_size=10).fit(3)
-    return prme.Posterior(program, guide, vocabulary=corpus.vocabulary)
+    _, guide = prme.build(4, corpus.vocab_size, len(corpus), model=model, form=form, embedding_dim=3, **settings)
+    prme.Trainer(guide, corpus, prme.TrainOptions(batch_size=10)).fit(3)
+    return prme.Posterior(guide, vocabulary=corpus.vocabulary)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,9 @@ from pyro.infer import MCMC, NUTS, config_enumerate
 from pyro.infer.autoguide.initialization import init_to_value
 from pyro.ops.stats import split_gelman_rubin
 
-from pyro_prme import PRME, Batch, ClosedFormGuide, Decoder
+from pyro_prme import PRME, Batch, Decoder
 from pyro_prme.equations.sticks import stick_weights
+from pyro_prme.inference.guide import ClosedFormGuide
 
 K, D, N = 2, 6, 5
 CHAINS, WARMUP, SAMPLES = 4, 200, 500
@@ -72,10 +73,12 @@ def test_closed_form_means_agree_with_nuts():
     batch = tiny_corpus()
     guide = ClosedFormGuide(held_model())
     for _ in range(300):
-        guide.expectations(batch)
-        guide.gather()
-        guide.natural_step()
-    theta, Z = guide.rules["theta"].topics(), guide.run.posterior("Z").mean
+        run = guide.run(batch)
+        for claim in guide.claims:
+            claim.gather(run)
+            claim.natural_step(1.0)
+    run = guide.run(batch)
+    theta, Z = run.factor("theta").mean, run.factor("Z").mean
     proportions = Z / Z.sum(-1, keepdim=True)
 
     pyro.enable_validation(False)  # 10,000 gradients

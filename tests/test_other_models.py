@@ -10,11 +10,13 @@ from pyro.infer import SVI, Trace_ELBO
 from scipy import sparse
 from torch.distributions import constraints
 
-from pyro_prme import Batch, ClosedForm_ELBO, ClosedFormGuide, Rule
+from pyro_prme import Batch
+from pyro_prme.elbo import ClosedForm_ELBO
 from pyro_prme.equations.expectations import expected_log, expected_log_rows
 from pyro_prme.equations.updates import assignment_probabilities
+from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.kernels import LocalStep
-from pyro_prme.rules import Assignment, DirichletTopics, Local, Words
+from pyro_prme.rules import Assignment, DirichletTopics, Local, Rule, Words
 
 K, D, N = 3, 12, 30
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from pyro_prme import Posterior, Trainer, build
+from pyro_prme import Posterior, Trainer, TrainOptions, build
 from pyro_prme.answers.posterior import third_moment
 from pyro_prme.answers.scores import completion_perplexity
 from pyro_prme.answers.words_of_topics import frex, hellinger, lift
@@ -29,9 +29,9 @@ def fit(model, epochs=5, dtype=torch.float64):
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     built = build(NUM_TOPICS, 20, NUM_DOCUMENTS, model=model, embedding_dim=3)
-    Trainer(*built, corpus().counts, batch_size=10).fit(epochs)
+    Trainer(built[1], corpus(), TrainOptions(batch_size=10)).fit(epochs)
     torch.set_default_dtype(before)
-    return Posterior(*built, vocabulary=WORDS, batch_size=7)
+    return Posterior(built[1], vocabulary=WORDS, batch_size=7)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def hdp():
 
 def test_topics_are_the_normalised_gamma_with_words_as_labels(prme):
     topics = prme.topics()
-    gamma = prme.guide.rules["theta"].gamma.mT.numpy()
+    gamma = prme.guide.topics.gamma.mT.numpy()
     assert topics.dims == ("topic", "word")
     assert tuple(topics["word"].values) == WORDS
     np.testing.assert_allclose(topics, gamma / gamma.sum(1, keepdims=True))
@@ -59,7 +59,7 @@ def test_topics_are_the_normalised_gamma_with_words_as_labels(prme):
 
 def test_usage_of_a_batch_fit_is_that_of_its_corpus(hdp):
     np.testing.assert_allclose(hdp.usage().sum(), 1)
-    counts, gamma = corpus().counts, hdp.guide.rules["theta"].gamma
+    counts, gamma = corpus().counts, hdp.guide.topics.gamma
     assert float((gamma - 0.2).sum()) == pytest.approx(counts.sum(), rel=1e-6)
     np.testing.assert_allclose(hdp.usage(), (gamma - 0.2).sum(0) / counts.sum(), atol=1e-9)
     of_corpus = hdp.usage(corpus())
@@ -110,7 +110,7 @@ def test_documents_get_labels_and_rows_that_sum_to_one(prme):
     assert prme.random_function(documents).dims == ("document", "topic")
     np.testing.assert_array_equal(prme.proportions(documents.counts), proportions)
     np.testing.assert_array_equal(prme.proportions(documents.counts.toarray())["document"], range(NUM_DOCUMENTS))
-    assert list(Posterior(prme.model, prme.guide).topics()["word"].values) == list(range(20))
+    assert list(Posterior(prme.guide).topics()["word"].values) == list(range(20))
 
 
 def test_the_random_function_is_the_decoder_at_the_embeddings(prme):
@@ -128,7 +128,7 @@ def test_an_answer_does_not_depend_on_the_other_documents(prme, ask):
     whole = getattr(prme, ask)(documents)
     order = np.random.default_rng(0).permutation(90)
     for batch_size in (7, 90):
-        other = Posterior(prme.model, prme.guide, batch_size=batch_size)
+        other = Posterior(prme.guide, batch_size=batch_size)
         np.testing.assert_allclose(getattr(other, ask)(documents[order]), whole[order], rtol=1e-7, atol=1e-9)
     alone = np.concatenate([getattr(prme, ask)(documents[n]) for n in (0, 5, 89)])
     np.testing.assert_allclose(alone, whole[[0, 5, 89]], rtol=1e-7, atol=1e-9)
@@ -141,15 +141,12 @@ def test_asking_changes_nothing(model, request):
     state = {name: x.clone() for name, x in posterior.guide.state_dict().items()}
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     pyro.param("mine", torch.ones(1))
-    rule = posterior.guide.rules["Z"]
-    sweeps = rule.max_sweeps, rule.tolerance
     posterior.topic_correlations(corpus(), kind="posterior")
     posterior.perplexity(corpus().split_tokens())
     assert list(pyro.get_param_store().keys()) == ["mine"]
     assert torch.equal(torch_state, torch.get_rng_state())
     assert (numpy_state == np.random.get_state()[1]).all()  # noqa: NPY002
     assert all(part.training for part in posterior.guide.modules())
-    assert (rule.max_sweeps, rule.tolerance) == sweeps
     assert all(torch.equal(x, state[name]) for name, x in posterior.guide.state_dict().items())
 
 
@@ -161,7 +158,7 @@ def test_a_float32_model_is_asked_in_float32():
 
 
 def test_a_document_without_words_gets_the_prior(hdp):
-    weights = hdp.model.concentration(hdp.guide.rules["V"].value()).detach()
+    weights = hdp.model.concentration(hdp.guide.claim("V").value()).detach()
     prior = weights / weights.sum()
     np.testing.assert_allclose(hdp.proportions(corpus())[-1], prior)
     np.testing.assert_allclose(hdp.proportions(np.zeros((9, 20))), prior.expand(9, -1))
@@ -238,11 +235,13 @@ def test_the_perplexity_of_a_corpus_is_that_of_its_default_split(prme):
 
 
 def test_bad_questions_get_one_sentence(prme):
-    built = build(3, 20, 4)
+    _, guide = build(3, 20, 4)
     with pytest.raises(ValueError, match="has not been fitted or loaded"):
-        Posterior(*built).topics()
+        Posterior(guide).topics()
     with pytest.raises(ValueError, match="vocabulary has 2 words and the model 20"):
-        Posterior(*built, vocabulary=["a", "b"])
+        Posterior(guide, vocabulary=["a", "b"])
+    with pytest.raises(ValueError, match="guide is a ShapePRME: give a fitted ClosedFormGuide"):
+        Posterior(prme.model)
     with pytest.raises(ValueError, match="documents have 19 words and the model 20"):
         prme.proportions(corpus().counts[:, :19])
     with pytest.raises(ValueError, match="other words than the model"):

@@ -10,7 +10,8 @@ from pyro_prme import Batch
 from pyro_prme.answers.posterior import Posterior, third_moment
 from pyro_prme.answers.scores import completion_perplexity
 from pyro_prme.inference.build import build
-from pyro_prme.train import Trainer
+from pyro_prme.inference.topic_guide import Counts
+from pyro_prme.inference.trainer import Trainer, TrainOptions
 
 VOCAB, TOPICS, BETA = 80, 6, 8.0
 
@@ -36,23 +37,23 @@ def draw(weights, length, rng):
 
 
 def fit(kind, counts, seed, epochs=60):
-    model, guide = build(
+    _, guide = build(
         TOPICS, VOCAB, counts.shape[0], model=kind, beta=BETA, embedding_dim=5, encoder_hidden=(50,),
         decoder_hidden=(40, 40), seed=seed,
     )  # fmt: skip
-    trainer = Trainer(model, guide, counts, batch_size=200, learning_rate=2e-3, seed=seed)
+    trainer = Trainer(guide, Counts(counts), TrainOptions(batch_size=200, learning_rate=2e-3, seed=seed))
     trainer.fit(epochs)
-    return trainer, Posterior(model, guide)
+    return trainer, Posterior(guide)
 
 
 def without_function(posterior):
     """The same topics and sticks with f = 0."""
-    model, guide = build(TOPICS, VOCAB, posterior.model.num_documents, model="hdp", beta=BETA)
-    trained = posterior.guide.rules
+    _, guide = build(TOPICS, VOCAB, posterior.model.num_documents, model="hdp", beta=BETA)
+    trained = posterior.guide
     guide.plan(Batch.from_tokens([[0, 1]]))
-    guide.rules["theta"].set(trained["theta"].gamma)
-    guide.rules["V"].set(trained["V"].value().detach())
-    return Posterior(model, guide)
+    guide.topics.set(trained.topics.gamma)
+    guide.claim("V").set(trained.claim("V").value().detach())
+    return Posterior(guide)
 
 
 @pytest.mark.slow
@@ -99,4 +100,4 @@ def test_the_same_seed_gives_the_same_fit(float32):
     counts = sparse.csr_matrix(draw(planted_weights(2000, rng), 30, rng).sum(1))
     (first, _), (second, _) = (fit("prme", counts, 3, epochs=5) for _ in range(2))
     assert first.history == second.history
-    assert torch.equal(first.guide.rules["theta"].gamma, second.guide.rules["theta"].gamma)
+    assert torch.equal(first.guide.topics.gamma, second.guide.topics.gamma)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from pyro import poutine
 
-from pyro_prme import ClosedFormGuide
+from pyro_prme.guide import ClosedFormGuide
 from pyro_prme.testing import RuleError, check_rule
 from tests import test_rule_of_ones_own as own
 from tests.test_rule_of_ones_own import GammaPace, N, dtype  # noqa: F401

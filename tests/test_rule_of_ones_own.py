@@ -5,8 +5,8 @@ import pyro.distributions as dist
 import pytest
 import torch
 
-from pyro_prme import ClosedFormGuide, Rule
-from pyro_prme.rules import REGISTRY, register
+from pyro_prme.guide import ClosedFormGuide
+from pyro_prme.rules import REGISTRY, Rule, register
 from pyro_prme.testing import RuleError, check_rule
 
 N = 40

@@ -4,8 +4,8 @@ import pyro.distributions as dist
 import pytest
 import torch
 
-from pyro_prme import PRMEGuide
 from pyro_prme.equations.expectations import natural_parameters
+from pyro_prme.guide import PRMEGuide
 from pyro_prme.rules import DirichletTopics, GammaLoadings, PointTopics
 from pyro_prme.testing import RuleError, check_rule
 from tests import test_other_models as other

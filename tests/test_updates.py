@@ -2,7 +2,7 @@
 
 import torch
 
-from pyro_prme import HDP, Batch, PRMEGuide
+from pyro_prme import HDP, Batch
 from pyro_prme.equations.bounds import (
     assignment_entropy,
     dirichlet_entropy,
@@ -19,6 +19,7 @@ from pyro_prme.equations.updates import (
     robbins_monro_rate,
     solve_epsilon,
 )
+from pyro_prme.inference.topic_guide import PRMEGuide
 
 B, K, D, E = 3, 4, 6, 11
 
@@ -120,8 +121,10 @@ def test_robbins_monro_rates():
 
 def test_the_sums_of_gamma_are_those_of_all_words():
     """More words than are summed at a time."""
-    rule = PRMEGuide(HDP(3, 9000, 2)).plan(Batch.from_tokens([[0, 1], [8999]])).rules["theta"]
-    rule.set(torch.rand(9000, 3))
-    torch.testing.assert_close(rule.total, rule.gamma.sum(0))
-    rule.natural_step(0.5)
-    torch.testing.assert_close(rule.total, rule.gamma.sum(0))
+    guide = PRMEGuide(HDP(3, 9000, 2))
+    guide.plan(Batch.from_tokens([[0, 1], [8999]]))
+    topics = guide.topics
+    topics.set(torch.rand(9000, 3))
+    torch.testing.assert_close(topics.total, topics.gamma.sum(0))
+    topics.natural_step(0.5)
+    torch.testing.assert_close(topics.total, topics.gamma.sum(0))

@@ -28,7 +28,7 @@ RESULTS = Path(__file__).parent / "results"
 OBSERVED = (0.9, 0.5, 0.1)
 VALIDATION = {"nyt": 500, "20news": 1000, "nips": 200}  # documents of train
 
-#: Settings of `build` and `Trainer` over the defaults. HDP, DILN and PRME in the scale are the paper's models.
+#: Settings of `build` and `TrainOptions` over the defaults. HDP, DILN and PRME in the scale are the paper's models.
 MODELS: dict[str, dict[str, Any]] = {
     "hdp": {"model": "hdp"},
     "diln": {"model": "diln"},
@@ -104,8 +104,9 @@ def fit(
     build = {key: value for key, value in settings.items() if key in named}
     rest = {key: value for key, value in settings.items() if key not in named}
     began = time.perf_counter()
-    model, guide = prme.build(num_topics, train.vocab_size, len(train), seed=seed, **build)
-    trainer = prme.Trainer(model, guide, train.counts, seed=seed, **rest)
+    guide = prme.build(num_topics, train.vocab_size, len(train), seed=seed, **build)[1]
+    start = rest.pop("start", "default")
+    trainer = prme.Trainer(guide, train, prme.TrainOptions(seed=seed, **rest), start=start)
     before(trainer)
     trainer.fit(epochs)
     return trainer, time.perf_counter() - began
@@ -128,7 +129,7 @@ def measured(
     """Fits one model and scores it, with its random function and, where it has one, without; `after` adds to it."""
     train, test = load(corpus, part)
     trainer, seconds = fit(train, num_topics, epochs, seed, **settings)
-    posterior = prme.Posterior(trainer.model, trainer.guide, vocabulary=train.vocabulary)
+    posterior = prme.Posterior(trainer.guide, vocabulary=train.vocabulary)
     record: dict[str, Any] = {"perplexity": scores(posterior, test)}
     if settings.get("model", "prme") == "prme":
         with without_function(trainer.model):

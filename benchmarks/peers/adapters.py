@@ -192,11 +192,11 @@ def ours(counts: Counts, clock: Clock, threads: int, seed: int, num_topics: int 
     import pyro_prme as prme
 
     def trainer_of(documents: Counts, topics: int) -> prme.Trainer:
-        model, guide = prme.build(topics, documents.shape[1], documents.shape[0], seed=seed, **settings)
-        return prme.Trainer(model, guide, documents, seed=seed)
+        guide = prme.build(topics, documents.shape[1], documents.shape[0], seed=seed, **settings)[1]
+        return prme.Trainer(guide, prme.Counts(documents), prme.TrainOptions(seed=seed))
 
     def predict(observed: Any) -> tuple[np.ndarray, np.ndarray]:
-        posterior = prme.Posterior(trainer.model, trainer.guide)
+        posterior = prme.Posterior(trainer.guide)
         return posterior.proportions(observed).values, posterior.topics().values
 
     torch.set_num_threads(threads)

@@ -35,6 +35,10 @@ QUESTIONS: dict[str, str] = {
     "model | mode": "Where does each online and batch fit end, in held-out perplexity?",
     "comparison | swapped": "Is a swapped model better than the unswapped one on data of its own kind? The gain has "
     "its standard error beside it, and the number of seeds with which the swapped model won.",
+    "a sweep of": "How long does a sweep of the structure engine take beside code written by hand for the model, and "
+    "beside BayesPy? The ratio is the median over turns in one process.",
+    "to a bound": "How many seconds until the best bound that AutoNormal with SVI came to, less a nat or a few?",
+    "data, MiB": "What does a sweep over a mixture of 200,000 rows need beside the data?",
     "peer | corpus": "Which settings did best for each of the other programs on the validation documents?",
 }
 
@@ -184,6 +188,7 @@ KNOWN: dict[str, tuple[str, Callable[[Any, Row], str]]] = {
     "peers_20news": ("Against other topic models: 20 Newsgroups", peers),
     "local_step": ("The local step", local_steps),
     "training_step": ("The training step", tables),
+    "conjugacy": ("Closed forms found from structure", tables),
     "scaling": ("Growth of time and memory", tables),
     "architecture": ("Depth and width of the networks", depth_and_width),
     "online": ("Online learning", online),

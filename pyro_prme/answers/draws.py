@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +13,19 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
-from pyro_prme.answers.posterior import Posterior, default_dtype
+from pyro_prme.answers.moments import deviation_of, mean_of
+from pyro_prme.answers.posterior import Posterior
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.corpus import Corpus
-from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import PointTopics, Run
+from pyro_prme.inference.run import Run
+from pyro_prme.inference.session import alone, default_dtype, evaluating
 
-__all__ = ["Factors", "draw_words", "posterior_factors", "prior_draws"]
+__all__ = ["SYMBOLS", "Factors", "draw_words", "posterior_factors", "prior_draws"]
+
+#: The paper's symbols, by which values are named, and the roles of their sites.
+SYMBOLS = {
+    "V": "sticks", "theta": "topics", "Z": "loadings", "ell": "places", "h": "embedding", "f": "function"
+}  # fmt: skip
 
 
 class Factors(NamedTuple):
@@ -55,26 +62,26 @@ def posterior_factors(posterior: Posterior, corpus: Corpus) -> Factors:
         posterior: of a fitted model with Gamma loadings.
         corpus: documents of the model's vocabulary.
     """
-    K = posterior.model.num_topics
-    table = posterior._ask(corpus, _local_factors, "column").values
-    gamma, points = posterior._theta.gamma.double().mT.numpy(), isinstance(posterior._theta, PointTopics)
+    K, topics = posterior.num_topics, posterior.topic_factors
+    if topics is None or not topics.normalised:
+        raise ValueError("q(Z) is not Gamma: draws need the closed form for Gamma loadings and their topics.")
+    table = posterior.ask(corpus, partial(_local_factors, posterior), "column").values
+    gamma, points = topics.gamma.double().mT.numpy(), topics.rule.points
     concentration, rate, *rest = np.split(table, [K, 2 * K, 3 * K, 4 * K], axis=1)
     f_mean, f_scale, h = (part if part.shape[1] else None for part in rest)
     return Factors(gamma, concentration, rate, h, f_mean, f_scale, points)
 
 
-def _local_factors(run: Run) -> Tensor:
+def _local_factors(posterior: Posterior, run: Run) -> Tensor:
     """The factors of a batch's documents side by side, shape (B, 2 K); with f (B, 4 K), with h (B, 4 K + h_dim)."""
-    q = run.posterior("Z")
-    if not isinstance(q, torch.distributions.Gamma):
-        raise ValueError(f"q(Z) is {type(q).__name__}, not Gamma: draws need the closed form for the loadings.")
-    parts = [q.concentration, q.rate]
-    if run.has("f"):
-        f = run.posterior("f")  # DILN's is of all topics at once, (B, 1, K)
-        parts += [f.mean.reshape(run.batch.size, -1), f.variance.sqrt().reshape(run.batch.size, -1)]
-        if run.has("h"):
-            parts.append(run.value("h").squeeze(-2))
-    return torch.cat([part.expand(run.batch.size, -1) for part in parts], -1)
+    q: Any = run.factor(posterior.roles["loadings"])
+    parts, size = [q.concentration, q.rate], len(q.rate)
+    if posterior.has("function"):
+        f = run.factor(posterior.roles["function"])  # DILN's is of all topics at once, (B, 1, K)
+        parts += [mean_of(f).value.reshape(size, -1), deviation_of(f).value.reshape(size, -1)]
+        if posterior.has("embedding"):
+            parts.append(mean_of(run.factor(posterior.roles["embedding"])).value.reshape(size, -1))
+    return torch.cat([part.expand(size, -1) for part in parts], -1)
 
 
 def draw_words(
@@ -122,31 +129,37 @@ def prior_draws(
         Values by site: V (K - 1), theta (K, D), Z (N, K); with a random function also f (N, K) and, where it has them,
         ell and h (N, h_dim).
     """
-    model, dtype, store = posterior.model, posterior._theta.gamma.dtype, pyro.get_param_store()
+    model, dtype, store, roles = posterior.model, posterior.dtype, pyro.get_param_store(), posterior.roles
+    sites = {symbol: roles[role] for symbol, role in SYMBOLS.items() if posterior.has(role)}
     num, step = len(factors.rate), model.num_documents  # the plate holds no more documents than it was built for
     fitted: dict[str, np.ndarray] = {}
     if factors.h is not None:
         fitted = {"ell": posterior.topic_embeddings().values, "h": factors.h}
     state = torch.Generator().manual_seed(seed).get_state()
     for _ in range(num_draws):
-        shared = {"ell": torch.as_tensor(fitted["ell"], dtype=dtype)} if fitted else {}
+        points = {sites["ell"]: torch.as_tensor(fitted["ell"], dtype=dtype)} if fitted else {}
+        shared: dict[str, Any] = {}
         parts: dict[str, list[Tensor]] = {}
         with (
+            alone(),
             torch.no_grad(),
             torch.random.fork_rng(devices=[]),
             store.scope(store.get_state()),
             default_dtype(dtype),
-            eval_mode(model, posterior.guide),
+            evaluating(model, posterior.guide),
         ):
             torch.set_rng_state(state)
             for start in range(0, num, step):
                 size = min(step, num - start)
-                rows = {"h": torch.as_tensor(fitted["h"][start : start + size], dtype=dtype)[:, None]} if fitted else {}
-                trace = poutine.trace(poutine.condition(model, data=shared | rows)).get_trace(Batch.to_draw([1] * size))
+                known = points | {sites[name]: value for name, value in shared.items()}
+                if fitted:
+                    h = torch.as_tensor(fitted["h"][start : start + size], dtype=dtype)[:, None]
+                    known |= {sites["h"]: h}
+                trace = poutine.trace(poutine.condition(model, data=known)).get_trace(Batch.to_draw([1] * size))
                 values: dict[str, Any] = {
-                    name: trace.nodes[name]["value"] for name in ("V", "theta", "f", "Z") if name in trace.nodes
+                    name: trace.nodes[sites[name]]["value"] for name in ("V", "theta", "f", "Z") if name in sites
                 }
-                shared |= {name: values[name] for name in ("V", "theta")}
+                shared = {name: values[name] for name in ("V", "theta")}
                 for name in values.keys() - shared.keys():
                     parts.setdefault(name, []).append(values[name])
             state = torch.get_rng_state()

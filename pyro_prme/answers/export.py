@@ -10,13 +10,12 @@ import numpy as np
 import torch
 import xarray as xr
 
-from pyro_prme.answers.draws import Factors, draw_words, posterior_factors, prior_draws
+from pyro_prme.answers.draws import SYMBOLS, Factors, draw_words, posterior_factors, prior_draws
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.answers.scores import log_predictive
 from pyro_prme.checks import whole
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.equations.sticks import stick_weights
-from pyro_prme.rules import Point
 
 if TYPE_CHECKING:
     from pyro_prme.corpora.splits import TokenSplit
@@ -115,7 +114,7 @@ def to_inference_data(
         for name, value in _statistics(draw_words(corpus.lengths, Z, theta, rng), words, counts).items():
             predicted.setdefault(name, []).append(value)
     coords = {
-        "topic": np.arange(posterior.model.num_topics),
+        "topic": np.arange(posterior.num_topics),
         "document": np.array(corpus.names),
         "word": np.array(corpus.vocabulary)[words],
     }
@@ -179,13 +178,11 @@ def _check(
     unknown = [name for name in variables if name not in VARIABLES]
     if unknown or isinstance(variables, str) or not variables:
         raise ValueError(f"variables is {variables!r}: give a list of some of {', '.join(VARIABLES)}.")
-    missing = [name for name in variables if name in _OF_FUNCTION and name not in posterior.guide.rules]
+    missing = [name for name in variables if name in _OF_FUNCTION and not posterior.has(SYMBOLS[name])]
     if missing:
         raise ValueError(f"{type(posterior.model).__name__} has no {missing[0]}: leave it out of the variables.")
     points = {"V", "p", "ell"} & set(variables)
-    moving = [
-        n for n in points if not isinstance(dict(posterior.guide.rules.items()).get("V" if n == "p" else n), Point)
-    ]
+    moving = [name for name in points if posterior.point(SYMBOLS["V" if name == "p" else name]) is None]
     if moving:
         raise ValueError(f"{moving[0]} is not a point mass in this guide: leave it out of the variables.")
 
@@ -204,12 +201,10 @@ def _statistics(counts: Any, words: np.ndarray, keep_counts: bool) -> dict[str, 
     return statistics | ({"X": counts[:, words].toarray().astype(np.int32)} if keep_counts else {})
 
 
-@torch.no_grad()
 def _points(posterior: Posterior) -> dict[str, np.ndarray]:
     """Values of the sites that are point masses in q, and of p."""
-    rules = dict(posterior.guide.rules.items())
-    points = {name: rule for name, rule in rules.items() if isinstance(rule, Point)}
-    values = {name: rule.value().double().numpy() for name, rule in points.items()}
+    found = {symbol: posterior.point(SYMBOLS[symbol]) for symbol in ("V", "ell")}
+    values = {symbol: value for symbol, value in found.items() if value is not None}
     return values | ({"p": _weights(values["V"])} if "V" in values else {})
 
 

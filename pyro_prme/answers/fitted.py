@@ -114,7 +114,7 @@ class FittedTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     @property
     def _n_features_out(self) -> int:
-        return self.posterior_.model.num_topics
+        return self.posterior_.num_topics
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pyro_prme.answers.posterior import Posterior, default_dtype
-from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import Point
+from pyro_prme.answers.posterior import Posterior
+from pyro_prme.inference.session import alone, default_dtype, evaluating
 
 __all__ = ["leaf_order", "loadings_at", "svd_plane"]
 
@@ -23,16 +22,17 @@ def loadings_at(posterior: Posterior, h: np.ndarray) -> np.ndarray:
     Returns:
         Shape (P, K).
     """
-    model, sticks = posterior.model, posterior.guide.get_submodule("rules.V")
-    if not isinstance(sticks, Point):
+    model, sticks = posterior.model, posterior.point("sticks")
+    if sticks is None:
         raise ValueError("The strength of topics is read off the point V, and this guide has another rule for V.")
-    ell = torch.as_tensor(posterior.topic_embeddings().values, dtype=posterior._theta.gamma.dtype)
+    V = torch.as_tensor(sticks, dtype=posterior.dtype)
+    ell = torch.as_tensor(posterior.topic_embeddings().values, dtype=posterior.dtype)
     points = torch.as_tensor(h, dtype=ell.dtype)
     parts = []
-    with default_dtype(ell.dtype), eval_mode(model, posterior.guide):
+    with alone(), default_dtype(ell.dtype), evaluating(model, posterior.guide):
         for part in points.split(512):
             mean, variance = model.decode(part.unsqueeze(-2), ell)
-            parts.append(model.mean_loadings(sticks.value(), mean.double(), variance.double()))
+            parts.append(model.mean_loadings(V, mean.double(), variance.double()))
     return torch.cat(parts).numpy()
 
 

@@ -2,80 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyro
-import scipy.sparse
-import torch
 import xarray as xr
-from torch import Tensor
 
+from pyro_prme.answers.moments import mean_of
 from pyro_prme.answers.scores import completion_perplexity
+from pyro_prme.answers.sites import FUNCTION, SitePosterior
 from pyro_prme.answers.words_of_topics import RANKINGS, hellinger
 from pyro_prme.checks import choice, whole
-from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.corpus import Corpus
-from pyro_prme.corpora.counts import refuse_other_things
-from pyro_prme.equations.expectations import expected
-from pyro_prme.guide import ClosedFormGuide
-from pyro_prme.models.topic_model import TopicModel
-from pyro_prme.prototype import eval_mode
-from pyro_prme.rules import DirichletTopics, GammaLoadings, Point, Run
+from pyro_prme.inference.rules.poisson.claim import PoissonFactors
+from pyro_prme.inference.rules.topics.claim import TopicFactors
 
 if TYPE_CHECKING:
     from pyro_prme.corpora.splits import TokenSplit
 
-__all__ = ["Posterior", "converged", "default_dtype", "third_moment"]
+__all__ = ["Posterior", "third_moment"]
 
 _USED = 0.99  # share of the tokens that the topics in use hold together
 _KINDS = ("function", "posterior")
 
 
-class Posterior:
+class Posterior(SitePosterior):
     """A fitted model, asked in evaluation mode with converged E-steps.
 
-    A document's answer does not depend on the others that are asked with it, beyond rounding. Nothing global changes:
-    no random state, no param store, no default type.
+    Any site of any model can be asked for its mean, spread, interval and draws. Topics, proportions, scores and the
+    rest are answered by roles: which site is the topics, which the loadings of documents, and so on. The guide knows
+    the roles of the sites that its rules have claimed, a model may say its own in an attribute `roles`, and further
+    ones can be given.
 
-    Documents are a `Corpus`, whose names label the result, or counts (N, D), sparse or dense. A document without words
-    gets the prior.
+    A document's answer does not depend on the others that are asked with it, beyond rounding. Nothing global changes:
+    no random state, no param store, no default type. One thread at a time is answered.
+
+    Documents are a `Corpus`, whose names label the result, or counts (N, D), sparse or dense; for a model that takes
+    something else than documents of words, any `Data`. A document without words gets the prior. Means that have no
+    closed form are taken over draws, whose number is in the result's attribute "draws".
 
     Args:
-        model: the model.
-        guide: its fitted guide.
+        guide: fitted, with its model.
         vocabulary: the D words, as labels; their numbers if left out.
+        roles: sites by role ("topics", "loadings", "places", "embedding", "function"), over those of the guide.
         batch_size: documents handled at a time.
     """
 
-    def __init__(
-        self,
-        model: TopicModel,
-        guide: ClosedFormGuide,
-        *,
-        vocabulary: Iterable[str] | None = None,
-        batch_size: int = 500,
-    ) -> None:
-        self.model, self.guide, self.batch_size = model, guide, whole("batch_size", batch_size)
-        self.vocabulary = None if vocabulary is None else tuple(str(word) for word in vocabulary)
-        if self.vocabulary is not None and len(self.vocabulary) != model.vocab_size:
-            raise ValueError(
-                f"The vocabulary has {len(self.vocabulary)} words and the model {model.vocab_size}: give one for each."
-            )
+    def _headline(self) -> list[str]:
+        if "topics" not in self.roles:
+            return []
+        words = "not labelled" if self.vocabulary is None else "labelled"
+        return [f"{self.num_topics} topics over {self.vocab_size} words, {words}."]
 
     # Topics: no documents needed.
 
     def topics(self, n: int | None = None) -> xr.DataArray:
         """E theta, dims (topic, word), rows that sum to one; the n topics with most usage, largest first, or all."""
-        gamma = self._theta.gamma.double().mT.numpy()  # (K, D)
-        topics = self._labelled(gamma / gamma.sum(1, keepdims=True), "topic", "word")
+        weights = self.factors()
+        if float(weights.min()) < 0:
+            raise ValueError("The factors of this model may be negative and are no topics: ask for `factors()`.")
+        topics = (weights / weights.sum("word")).assign_attrs(weights.attrs)
         if n is None:
             return topics
         whole("n", n)
         return topics.isel(topic=np.argsort(-self.usage().values, kind="stable")[:n])
+
+    def factors(self) -> xr.DataArray:
+        """E theta as the model has it, dims (topic, word); `topics` has rows that sum to one."""
+        factors = self.topic_factors
+        if factors is not None:
+            gamma = factors.gamma.double().mT.numpy()  # (K, D)
+            return self._labelled(gamma / gamma.sum(1, keepdims=True), "topic", "word")
+        site = self._role("topics", "topics")
+        with self._asking():
+            found = self._whole(site, mean_of)
+        by_topic = getattr(self.model, "by_topic", None)
+        value = (found.value if by_topic is None else by_topic(found.value)).double().numpy()
+        labelled = self._labelled(value.reshape(-1, value.shape[-1]), "topic", "word")
+        return labelled.assign_attrs({"draws": found.draws} if found.draws else {})
 
     def top_words(self, n: int = 10, by: str = "probability") -> pd.DataFrame:
         """The n first words of each topic: one row a topic, columns by rank from 1.
@@ -100,12 +104,19 @@ class Posterior:
 
         Args:
             documents: where the tokens are; if left out, those of training, as q(theta) has them: the sum over words of
-                gamma_kd - gamma0.
+                gamma_kd - gamma0. A guide without closed forms for the topics does not keep these.
         """
+        claims: list[Any] = list(self.guide.claims) if self.guide.is_planned else []
+        factors = next((claim for claim in claims if isinstance(claim, TopicFactors | PoissonFactors)), None)
         if documents is None:
-            tokens = (self._theta.gamma.double() - self._theta.prior()).sum(0).clamp(min=0).numpy()
+            if factors is None:
+                raise ValueError("Which topics have the training tokens is not kept in this guide: give the documents.")
+            tokens = factors.tokens().clamp(min=0).double().numpy()
+        elif factors is not None:
+            loadings = factors.roles["loadings"]
+            tokens = self.ask(documents, lambda run: run.local[loadings].step.counts).values.sum(0)
         else:
-            tokens = self._ask(documents, lambda run: run.local["Z"].step.counts).values.sum(0)
+            tokens = self._responsibilities(documents)
         if not tokens.sum():
             raise ValueError("The documents have no words: usage is a share of the tokens.")
         return self._labelled(tokens / tokens.sum(), "topic")
@@ -126,32 +137,32 @@ class Posterior:
 
     def topic_embeddings(self) -> xr.DataArray:
         """ell, dims (topic, dimension)."""
-        self._need("ell", "topic_embeddings")
-        ell = self.guide.get_submodule("rules.ell")
-        if not isinstance(ell, Point):
-            raise ValueError("topic_embeddings are the points of ell, and this guide has another rule for ell.")
-        return self._labelled(ell.value().detach().double().numpy(), "topic", "dimension")
+        site = self._role("places", "topic_embeddings", FUNCTION)
+        with self._asking():
+            ell = mean_of(self.guide.posterior(site)).value
+        return self._labelled(ell.detach().double().numpy(), "topic", "dimension")
 
     # Documents.
 
     def loadings(self, documents: Corpus | Any) -> xr.DataArray:
         """E Z, dims (document, topic)."""
-        return self._ask(documents, lambda run: run.posterior("Z").mean)
+        site = self._role("loadings", "loadings")
+        return self.ask(documents, lambda run: mean_of(run.factor(site)))
 
     def proportions(self, documents: Corpus | Any) -> xr.DataArray:
         """E Z divided by its sum over topics, dims (document, topic), rows that sum to one."""
         loadings = self.loadings(documents)
-        return loadings / loadings.sum("topic")
+        return (loadings / loadings.sum("topic")).assign_attrs(loadings.attrs)
 
     def embeddings(self, documents: Corpus | Any) -> xr.DataArray:
         """h, dims (document, dimension)."""
-        self._need("h", "embeddings")
-        return self._ask(documents, lambda run: expected(run.posterior("h"), run.value("h")).squeeze(-2), "dimension")
+        site = self._role("embedding", "embeddings", FUNCTION)
+        return self.ask(documents, lambda run: mean_of(run.factor(site)), "dimension")
 
     def random_function(self, documents: Corpus | Any) -> xr.DataArray:
         """mu_f(h_n, ell_k), the mean of the random function, dims (document, topic)."""
-        self._need("f", "random_function")
-        return self._ask(documents, lambda run: expected(run.posterior("f"), run.value("f")).flatten(1))
+        site = self._role("function", "random_function", FUNCTION)
+        return self.ask(documents, lambda run: mean_of(run.factor(site)))
 
     def representative_documents(self, k: int, n: int, documents: Corpus | Any) -> xr.DataArray:
         """The n documents with the largest proportion of topic k, dims (document,), largest first."""
@@ -204,103 +215,31 @@ class Posterior:
     # Inside.
 
     @property
-    def _theta(self) -> DirichletTopics:
-        rule = dict(self.guide.rules.items()).get("theta")
-        if not isinstance(rule, DirichletTopics):
-            why = "has another rule for theta" if rule is not None else "has not been fitted or loaded"
-            raise ValueError(f"Topics are read off the Dirichlet parameters of theta, and this guide {why}.")
-        return rule
-
-    def _need(self, site: str, what: str) -> None:
-        if site not in self.guide.rules:
-            raise ValueError(f"{type(self.model).__name__} has no {site}: {what} needs a model with a random function.")
+    def num_topics(self) -> int:
+        """K."""
+        known = getattr(self.model, "num_topics", None)
+        return len(self.topics()) if known is None else known
 
     def _topic(self, k: int) -> int:
-        return whole("The number of a topic", k, 0, self.model.num_topics - 1)
+        return whole("The number of a topic", k, 0, self.num_topics - 1)
 
-    def _labelled(self, values: np.ndarray, *dims: str) -> xr.DataArray:
-        words = range(self.model.vocab_size) if self.vocabulary is None else self.vocabulary
-        coords = {dim: np.asarray(words) if dim == "word" else np.arange(values.shape[i]) for i, dim in enumerate(dims)}
-        return xr.DataArray(values, coords, dims)
-
-    def _corpus(self, documents: Corpus | Any) -> Corpus:
-        """The documents as a corpus of the model's vocabulary."""
-        if not isinstance(documents, Corpus):
-            refuse_other_things(documents)
-        counts = documents.counts if isinstance(documents, Corpus) else documents
-        shape = np.shape(counts) if not scipy.sparse.issparse(counts) else counts.shape
-        if len(shape) == 2 and shape[1] != self.model.vocab_size:
-            raise ValueError(
-                f"The documents have {shape[1]} words and the model {self.model.vocab_size}: give counts of the "
-                "model's vocabulary (Corpus.align makes them)."
-            )
-        if not isinstance(documents, Corpus):
-            return Corpus(counts, self.vocabulary or tuple(map(str, range(self.model.vocab_size))))
-        if self.vocabulary is not None and documents.vocabulary != self.vocabulary:
-            raise ValueError("The documents have other words than the model: align them with Corpus.align first.")
-        return documents
-
-    def _batches(self, counts: scipy.sparse.csr_array) -> Iterator[tuple[int, Batch]]:
-        """Batches and how many of their documents count: Pyro has no empty plate, so one without words is given one."""
-        for start in range(0, counts.shape[0], self.batch_size):
-            part = counts[start : start + self.batch_size]
-            size = part.shape[0]
-            if not part.nnz:
-                part = scipy.sparse.vstack([part, np.eye(1, counts.shape[1], dtype=part.dtype)], format="csr")
-            batch = Batch.of_rows(part)
-            yield size, Batch(batch.documents % self.model.num_documents, batch.indptr, batch.word, batch.count)
-
-    def _ask(self, documents: Corpus | Any, read: Callable[[Run], Tensor], dim: str = "topic") -> xr.DataArray:
-        """What `read` finds, batch by batch, in a run with a converged E-step: dims (document, `dim`)."""
+    def _responsibilities(self, documents: Any) -> np.ndarray:
+        """Each topic's tokens in the documents, by proportions and topics: sum of x_nd pi_nk theta_kd / p_nd."""
         corpus = self._corpus(documents)
-        store = pyro.get_param_store()
-        with (
-            torch.no_grad(),
-            torch.random.fork_rng(devices=[]),
-            store.scope(store.get_state()),
-            default_dtype(self._theta.gamma.dtype),
-            eval_mode(self.model, self.guide),
-            converged(self.guide),
-        ):
-            parts = [read(self.guide.expectations(batch))[:size] for size, batch in self._batches(corpus.counts)]
-        result = self._labelled(torch.cat(parts).double().numpy(), "document", dim)
-        return result.assign_coords(document=list(corpus.names)) if isinstance(documents, Corpus) else result
+        topics, shares = self.topics().values, self.proportions(documents).values
+        entries = corpus.counts.tocoo()
+        weights = shares[entries.row] * topics[:, entries.col].T  # (E, K)
+        return (entries.data[:, None] * weights / weights.sum(1, keepdims=True)).sum(0)
 
     def _values(self, documents: Corpus | Any, kind: str, what: str) -> np.ndarray:
         """What correlations are taken of, shape (N, K)."""
         choice("kind", kind, _KINDS)
-        if kind == "function" and "f" not in self.guide.rules:
+        if kind == "function" and not self.has("function"):
             raise ValueError(f"{type(self.model).__name__} has no random function: ask {what} for kind='posterior'.")
         values = self.random_function(documents) if kind == "function" else self.proportions(documents)
         if len(values) < 2:
             raise ValueError("There is one document: correlations over documents need at least two.")
         return values.values
-
-
-@contextmanager
-def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Within it, torch's default type is this one."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
-
-
-@contextmanager
-def converged(guide: ClosedFormGuide, max_sweeps: int = 200, tolerance: float = 1e-4) -> Iterator[None]:
-    """Within it, E-steps run until they have converged."""
-    rule = guide.rules["Z"]
-    if not isinstance(rule, GammaLoadings):
-        yield
-        return
-    before = rule.max_sweeps, rule.tolerance
-    rule.max_sweeps, rule.tolerance = max_sweeps, tolerance
-    try:
-        yield
-    finally:
-        rule.max_sweeps, rule.tolerance = before
 
 
 def third_moment(values: np.ndarray, i: int, j: int, k: int) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
+import sys
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from pyro_prme.answers.scores import npmi_coherence, topic_diversity
 from pyro_prme.answers.words_of_topics import RANKINGS
 from pyro_prme.checks import fraction, whole
 from pyro_prme.cli.demo import run_demo
+from pyro_prme.cli.entry import HELP, VERSION_HELP
 from pyro_prme.cli.explore import explore, next_commands
 from pyro_prme.cli.pack import pack
 from pyro_prme.cli.plot import plot
@@ -28,10 +30,19 @@ from pyro_prme.cli.show import (
     topic_lines,
     topic_rows,
 )
+from pyro_prme.cli.together import (
+    again_with_workers,
+    restarted,
+    same_for_all,
+    team_output,
+    under_torchrun,
+    without_option,
+)
 from pyro_prme.corpora.files import write_whole
 from pyro_prme.corpora.readers import load_corpus
 from pyro_prme.corpora.text import frequent_stop_words
 from pyro_prme.inference.build import MODELS, PRESETS
+from pyro_prme.inference.workers import Workers, working_together
 from pyro_prme.runs.fitting import (
     FIT_DEFAULTS,
     check_options,
@@ -56,13 +67,12 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Topic models with learned correlations (PRME). Start with `prme demo`; for your own files, `prme fit`, then "
-    "`prme topics` and `prme evaluate`.",
+    help=HELP,
 )
 
 _FORMATS = (
     "A corpus: .ldac, .dat, .mtx, .npz, docword*.txt (gzipped or not), a .txt with one document a line, a folder of "
-    "texts, or the name kjv or 20news."
+    "texts, a corpus folder of `prme pack`, or the name kjv or 20news."
 )
 CorpusArgument = Annotated[str, typer.Argument(metavar="CORPUS", help=_FORMATS)]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `prme fit` made.")]
@@ -78,7 +88,7 @@ Csv = Annotated[
 @app.callback()
 def _start(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and end.", callback=print_version, is_eager=True)
+        bool, typer.Option("--version", help=VERSION_HELP, callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
@@ -117,6 +127,9 @@ def fit(
     resume_run: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, with its own settings.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option(help="Processes that fit together, each on its part of every batch. See torchrun for more.")
+    ] = 1,
 ) -> None:
     """Fit a model to a corpus.
 
@@ -132,15 +145,26 @@ def fit(
     asked = {name: value for name, value in asked.items() if value is not None}
     check_options(given | asked)
     check_paths(corpus, vocab, asked)
+    whole("--workers", workers)
+    resume_run = resume_run or (restarted() and is_run(out))
     if resume_run:
         record = read_record(out)
         need_files(out, record)
         settings = same_settings(record["settings"], given | asked)
     else:
-        check_new(out)
+        if not under_torchrun():
+            check_new(out)
         chosen = given | {"num_topics": 100 if topics is None else topics}
         settings = settings_of("default" if preset is None else preset, **chosen)
         settings["fit"] = FIT_DEFAULTS | asked
+    if workers > 1 and not under_torchrun():
+        again_with_workers(workers, without_option(sys.argv[1:], "--workers"))
+    with working_together() as team, team_output(team):
+        _fit(corpus, vocab, out, settings, resume_run, team)
+
+
+def _fit(corpus: str, vocab: Path | None, out: Path, settings: dict[str, Any], resume_run: bool, team: Workers) -> None:
+    """Reads, fits and saves; then says how it went."""
     documents = load_corpus(corpus, vocab=vocab)
     train, test = prepared(documents, settings, vocab)
     split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
@@ -149,11 +173,12 @@ def fit(
         named = ", ".join(common[:3])
         echo(f"note: {named} are among the most frequent words: --stop-words english drops words like them", err=True)
     try:
-        with stop_signals(), one_writer(out):
+        with stop_signals(), one_writer(out) if team.leads else nullcontext():
+            same_for_all(team, train, settings)
             if resume_run:
-                trainer = resume(out, train.counts, train.vocabulary)[0]
+                trainer = resume(out, train.counts, train.vocabulary, workers=team)[0]
             else:
-                trainer = make_trainer(train.counts, settings)
+                trainer = make_trainer(train.counts, settings, workers=team)
             posterior = fit_in_folder(out, trainer, settings, train, settings["fit"]["epochs"], split)
     except KeyboardInterrupt as stop:
         again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out), "--resume"]

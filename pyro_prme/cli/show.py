@@ -21,7 +21,8 @@ import pyro_prme
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.files import printable
-from pyro_prme.runs.fitting import known_words, session
+from pyro_prme.inference.session import session
+from pyro_prme.runs.fitting import known_words
 from pyro_prme.runs.run_folder import SavedRun
 
 __all__ = [

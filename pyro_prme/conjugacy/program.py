@@ -165,11 +165,12 @@ class _Sum:
         parts = [self._placed(slope, message) for slope, message in self._laid.values()]
         if not parts:
             return torch.zeros((), dtype=like.dtype).expand(self.shape)
-        parts.sort(key=lambda part: -part.numel())
-        out = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-        for part in parts[2:]:
-            within = not out.requires_grad and torch.broadcast_shapes(out.shape, part.shape) == out.shape
-            out = out.add_(part) if within else out + part
+        parts.sort(key=lambda part: part.numel())  # the small ones first, so that large tensors are passed over once
+        out, is_own = parts[0], False
+        for part in parts[1:]:
+            fits = is_own and not out.requires_grad and torch.broadcast_shapes(out.shape, part.shape) == out.shape
+            out = out.add_(part) if fits and not part.requires_grad else out + part
+            is_own = True
         return out.expand(self.shape) if out.shape != self.shape else out
 
     def _placed(self, slope: Tensor, message: Message) -> Tensor:

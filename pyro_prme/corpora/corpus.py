@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from pyro_prme.checks import share_or_number, whole
+from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.convert import Parts, anndata_parts, frame_parts, gensim_parts, ordered_words
 from pyro_prme.corpora.counts import checked_counts, float_csr
 from pyro_prme.corpora.files import first_bad_word
@@ -223,6 +224,14 @@ class Corpus:
             "mean_length": float(self.lengths.mean()),
             "longest_document": int(self.lengths.max()),
         }
+
+    def batch(self, rows: np.ndarray) -> tuple[Batch]:
+        """The documents of these numbers, as models take them."""
+        return (Batch.of_rows(self.counts, rows),)
+
+    def typical_rows(self, size: int) -> np.ndarray:
+        """The first documents that have words."""
+        return np.flatnonzero(np.diff(self.counts.indptr))[:size]
 
     def __getitem__(self, rows: Any) -> Corpus:
         """The documents picked by a number, slice, list of numbers or boolean mask, in that order."""

@@ -115,7 +115,7 @@ def page_data(
     used = np.argsort(-posterior.usage().values, kind="stable")[: posterior.num_topics_used]
     words = _words(corpus, max_words)
     shares = posterior.proportions(part).values  # (N, K)
-    has_places = {"places", "embedding"} <= set(posterior.model.roles)
+    has_places = {"places", "embedding"} <= set(getattr(posterior.model, "roles", {}))
     kind = correlation_kind(posterior)
     topics, usage = posterior.topics().values[np.ix_(used, words)], posterior.usage().values[used]
     correlations = posterior.topic_correlations(part, kind=kind).values[np.ix_(used, used)]
@@ -124,7 +124,7 @@ def page_data(
         title=title,
         model=_sentence(posterior),
         topic_numbers=used,
-        num_topics=posterior.model.num_topics,
+        num_topics=shares.shape[1],
         usage=usage,
         topics=topics,
         labels=np.argsort(-frex(topics, usage), axis=1, kind="stable")[:, :4],

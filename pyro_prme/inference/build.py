@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from pyro_prme.checks import all_settings, choice
-from pyro_prme.guide import PRMEGuide
+from pyro_prme.inference.rules import Topics
+from pyro_prme.inference.topic_guide import PRMEGuide
 from pyro_prme.models.diln import DILN
 from pyro_prme.models.networks.encoders import BagOfWordsEncoder, TopicEncoder
 from pyro_prme.models.networks.layers import Decoder, LinearDecoder
 from pyro_prme.models.prme import PRME, ShapePRME
 from pyro_prme.models.topic_model import HDP, TopicModel
-from pyro_prme.rules import DirichletTopics, GammaLoadings, PointTopics, Rule
 
 __all__ = ["FORMS", "LOADINGS", "MODELS", "PRESETS", "TOPICS", "build"]
 
@@ -24,10 +24,10 @@ MODELS: dict[str, type[TopicModel]] = {"prme": PRME, "hdp": HDP, "diln": DILN}
 #: Where PRME has its random function.
 FORMS: dict[str, type[PRME]] = {"shape": ShapePRME, "scale": PRME}
 
-#: What the guide has for theta.
-TOPICS: dict[str, type[Rule]] = {"dirichlet": DirichletTopics, "point": PointTopics}
+#: What the guide has for theta: whether topics are points.
+TOPICS: dict[str, bool] = {"dirichlet": False, "point": True}
 
-#: What words are dealt out to topics by: exp(E ln Z), as the paper, or E Z; see `GammaLoadings`.
+#: What decides to which topics words are assigned: exp(E ln Z), as in the paper, or E Z; see `Topics`.
 LOADINGS: dict[str, bool] = {"log": False, "mean": True}
 
 #: Settings of `build` and of the trainer that belong together; "predictive" scored best on validation documents
@@ -68,6 +68,7 @@ def build(
     loadings: str = "log",
     word_dropout: float = 1.0,
     objective: str = "profiled",
+    stick_rate: float = 0.05,
     seed: int = 0,
 ) -> tuple[TopicModel, PRMEGuide]:
     """A model and its guide; the seed decides the networks' first weights, and the global random state is left alone.
@@ -83,7 +84,8 @@ def build(
         form: a key of `FORMS`, for the model "prme".
         topics: a key of `TOPICS`.
         loadings: a key of `LOADINGS`.
-        objective: see `GammaLoadings`.
+        objective: see `Topics`.
+        stick_rate: see `PRMEGuide`.
         seed: see above.
     """
     choices: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -93,7 +95,7 @@ def build(
         choice(key, value, known)
     choice("encoder", encoder, ("topics", "words"))
     all_settings(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents, embedding_dim=embedding_dim)
-    all_settings(alpha=alpha, beta=beta, gamma0=gamma0, word_dropout=word_dropout, seed=seed)
+    all_settings(alpha=alpha, beta=beta, gamma0=gamma0, word_dropout=word_dropout, stick_rate=stick_rate, seed=seed)
     all_settings(encoder_hidden=encoder_hidden, decoder_hidden=decoder_hidden, batch_norm=batch_norm, residual=residual)
     design = {"batch_norm": batch_norm, "residual": residual}
     parts: dict[str, Any] = {}
@@ -116,7 +118,9 @@ def build(
         if encoder == "topics":
             network = TopicEncoder(num_topics, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout)
         else:
-            network = BagOfWordsEncoder(vocab_size, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout)
-        rules: dict[str, Rule] = {"Z": GammaLoadings(objective, by_mean=LOADINGS[loadings]), "theta": TOPICS[topics]()}
-        guide = PRMEGuide(program, network, rules=rules)
+            network = BagOfWordsEncoder(
+                vocab_size, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout, sparse=True
+            )
+        rule = Topics(objective, by_mean=LOADINGS[loadings], points=TOPICS[topics])
+        guide = PRMEGuide(program, network, topics=rule, stick_rate=stick_rate)
     return program, guide

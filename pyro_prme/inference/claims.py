@@ -74,6 +74,8 @@ class Claim(nn.Module):
     family: type[Family] | None = None
     #: Sites whose densities the claim computes itself, so that the engine leaves them out.
     covered: tuple[str, ...] = ()
+    #: Whether its terms of the bound have one for the logarithm of a sum, see `RunOptions.bound`.
+    bounds_a_sum: bool = False
     #: By site, why a rule that was preferred to this one does not hold.
     instead_of: Mapping[str, str] = MappingProxyType({})
     #: Which site plays which role in a model of topics, where the claim knows.
@@ -82,6 +84,9 @@ class Claim(nn.Module):
     def title(self, name: str) -> str:
         """What the plan prints for a site."""
         raise NotImplementedError
+
+    def begin(self, data: Any, start: str, seed: int) -> None:
+        """Puts its factors where a fit to these data begins, if it knows better than `restart`."""
 
     def restart(self, generator: torch.Generator) -> None:
         """Puts what natural steps move back to a start that the generator decides; nothing, if there is nothing."""

@@ -23,7 +23,9 @@ from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import variable_of
 from pyro_prme.conjugacy.program import compile_program
 from pyro_prme.conjugacy.random_tensor import Random, of_variable
+from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.tracing import Site, is_deterministic, is_model_site, weight_of
+from pyro_prme.equations.bounds import NORMALIZERS
 from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Rule, SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.plan import Plan, make_plan, structure_for
@@ -100,9 +102,15 @@ class ClosedFormGuide(PyroModule):
                 rules = self._rules | {name: rule for name, rule in self._defaults.items() if name in latent}
                 plan, claims = make_plan(structure, rules, self._candidates)
                 self.claims.extend(claims)
+                self.claims.train(self.training)
                 self._planned = plan, structure
                 self.restart(0)
         return self._planned[0]
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the plan has been made."""
+        return self._planned is not None
 
     @property
     def roles(self) -> dict[str, str]:
@@ -112,6 +120,15 @@ class ClosedFormGuide(PyroModule):
         for claim in reversed(claims):
             found |= claim.roles
         return found
+
+    def bound_name(self, bound: str = "epsilon") -> str:
+        """Which bound the numbers of a run are.
+
+        Args:
+            bound: of the run's options.
+        """
+        claims: list[Any] = list(self.claims)
+        return NORMALIZERS[bound] if any(claim.bounds_a_sum for claim in claims) else "ELBO"
 
     @property
     def structure(self) -> Structure:
@@ -143,6 +160,9 @@ class ClosedFormGuide(PyroModule):
             seed: decides the start.
         """
         self.restart(seed)
+        claims: list[Any] = list(self.claims)
+        for claim in claims:
+            claim.begin(data, start, seed)
 
     def for_gradients(self, args: tuple) -> tuple:
         """What the model is called with for a gradient step, given what it was called with for the E-step."""
@@ -171,14 +191,27 @@ class ClosedFormGuide(PyroModule):
             tracer = _Guided(tuple(self.claims), args, kwargs)  # type: ignore[arg-type]
             with pyro.validation_enabled(False), poutine.block(hide_types=["sample", "observe"]), tracer:
                 self.model(*args, **kwargs)
-            return self._solved(args, kwargs, tracer, options)
+            try:
+                return self._solved(args, kwargs, tracer, options)
+            except Refused as refused:
+                sites = ", ".join(sorted(v.name for v in refused.why))
+                raise ValueError(
+                    f"The factors that were asked for do not go with the model (site {sites}: {refused.reason}): give "
+                    "another rule."
+                ) from refused
 
     def _solved(self, args: tuple, kwargs: Mapping[str, Any], tracer: _Guided, options: RunOptions) -> Run:
         """The factors of a run: given ones, then those of fused rules and the conjugate ones."""
         claims: tuple[Any, ...] = tuple(self.claims)
         sites = {site.name: site for site in tracer.sites}
         joint = {name: family.joint for name, family in self.structure.families.items() if name in sites}
-        program = compile_program(tracer.sites, joint, [name for claim in claims for name in claim.covered])
+        try:
+            program = compile_program(tracer.sites, joint, [name for claim in claims for name in claim.covered])
+        except Refused as refused:
+            names = " and ".join(sorted(v.name for v in refused.why))
+            raise ValueError(
+                f"The update of {names} does not hold in this model: {refused.reason}. Give another rule for it."
+            ) from None
         factors = Factors(program, {}, ())
         local: dict[str, Any] = {}
         for claim in claims:
@@ -198,7 +231,9 @@ class ClosedFormGuide(PyroModule):
         for claim in claims:
             if isinstance(claim, SolvedClaim):
                 local |= claim.solve(sites, factors, options, args)
-        return Run(args, kwargs, sites, claims, tracer.open, factors, local, options, tracer.fixed)
+        return Run(
+            args, kwargs, sites, claims, tracer.open, factors, local, options, tracer.fixed, tuple(tracer.decided)
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         """Draws all latent sites from their factors, after a run on the same arguments.
@@ -221,6 +256,9 @@ class ClosedFormGuide(PyroModule):
                 fn = pyro.distributions.Delta(fn, event_dim=site.fn.event_dim)
             with _Placed(site, site.value if site.name in run.open else None):
                 values[site.name] = pyro.sample(site.name, fn)
+        for site in run.decided:
+            with _Placed(site, None):
+                values[site.name] = pyro.sample(site.name, site.fn)
         return values
 
     def posterior(self, name: str) -> Distribution:
@@ -296,6 +334,7 @@ class _Guided(Messenger):
         self.sites: list[Site] = []
         self.open: dict[str, OpenSite] = {}
         self.fixed: dict[str, Tensor] = {}
+        self.decided: list[Site] = []
         self._variables: dict[str, Any] = {}
         self._posteriors: dict[str, Any] = {}
 
@@ -331,6 +370,9 @@ class _Guided(Messenger):
             value = msg["value"]
             if not site_is_subsample(msg) and isinstance(value, Tensor) and not isinstance(value, Random):
                 self.fixed[msg["name"]] = value
+                if not msg["infer"].get("_deterministic"):
+                    plates = tuple(msg["cond_indep_stack"])
+                    self.decided.append(Site(msg["name"], msg["fn"], value, weight_of(msg), False, plates, None))
             return
         name = msg["name"]
         plates = tuple(msg["cond_indep_stack"])

@@ -63,6 +63,7 @@ class Run:
         local: by site, what was found for this batch alone; a later run may hold it or start from it.
         options: of the run.
         fixed: values of the sites that others decide, by name, where they are numbers.
+        decided: those of these sites that are sample statements.
     """
 
     args: tuple
@@ -74,6 +75,7 @@ class Run:
     local: Mapping[str, Any]
     options: RunOptions = field(default_factory=RunOptions)
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    decided: tuple[Site, ...] = ()
 
     def terms(self, *, slow: bool | None = None) -> dict[str, Tensor]:
         """The bound by site: E_q ln p of each, less E_q ln q where it is latent.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from pyro_prme.checks import choice
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.corpora.rows import RowBatch
@@ -39,13 +40,12 @@ from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.rules.topics.own_counts import OwnCountsOut
 from pyro_prme.inference.session import evaluating
-from pyro_prme.inference.topic_starts import STARTS
+from pyro_prme.inference.topic_starts import STARTS, start_table
 from pyro_prme.models.networks.encoders import hide_words
 from pyro_prme.models.topic_model import TopicModel
 
 __all__ = ["Counts", "PRMEGuide"]
 
-_TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
 _ROWS_OF_PLAN = 8
 _CENTRING = 1000  # documents over which f is centred: the error is a thirtieth of f's spread
 _STICK_RATE = 0.05  # of Adam for V on its logit: with the networks' rate it is far from converged after 30 epochs
@@ -73,10 +73,6 @@ class Counts:
     def typical_rows(self, size: int) -> np.ndarray:
         """The first documents that have words."""
         return np.flatnonzero(np.diff(self.counts.indptr))[:size]
-
-
-class _HasCounts(Protocol):
-    counts: sparse.csr_matrix
 
 
 class PRMEGuide(ClosedFormGuide):
@@ -111,7 +107,8 @@ class PRMEGuide(ClosedFormGuide):
             reader: Any = model
             encoder = reader.default_encoder() if encoder is None else encoder
             offered["embedding"] = FirstOf(Amortised(encoder), amortised)
-        offered["function"] = FirstOf(FromPrior(), GaussianFunction(getattr(model, "learn_function", None)))
+        of_words = [GaussianFunction(getattr(model, "learn_function", None))] if "assignment" in roles else []
+        offered["function"] = FirstOf(FromPrior(), *of_words, amortised)
         if candidates is None:
             tokens = [roles["assignment"]] if "assignment" in roles else []
             candidates = (PoissonSums(), Conjugate(tokens), OneByOne())
@@ -147,29 +144,19 @@ class PRMEGuide(ClosedFormGuide):
     def begin(self, data: Data, start: str, seed: int) -> None:
         """Topics from a start of `starts.STARTS` ("default" is k-means), places and sticks that go with them.
 
-        gamma is gamma0 + 10 (N / K) centre + Gamma(1, 0.1) noise; ell is a random projection of the centres' square
-        roots, centred and normalised; V has the clusters' shares as its weights.
+        ell is a random projection of the centres' square roots, centred and normalised; V has the clusters' shares as
+        its weights.
         """
-        super().begin(data, start, seed)
-        start = "kmeans" if start == "default" else start
-        if start not in STARTS:
-            raise ValueError(f"start is {start!r}: choose one of {', '.join(STARTS)}.")
+        self.restart(seed)
+        choice("start", "kmeans" if start == "default" else start, STARTS)
         claims: Any = list(self.claims)
         compiled = (c for c in claims if isinstance(c, TopicFactors | PoissonFactors))
         topics: Any = next(compiled, None) or (topic_table(claims) if hasattr(data, "counts") else None)
         if topics is None:
             return  # nothing knows what a centre would be: factors start near their prior
-        counts = _counts_of(data)
-        num_words, num_topics = topics.table_shape
-        if counts.shape[1] != num_words:
-            raise ValueError(
-                f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus."
-            )
         rng = np.random.default_rng(seed)
-        centres, shares = STARTS[start](counts, num_topics, rng)
-        weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
-        noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
-        topics.begin_from(torch.as_tensor(centres), weight, torch.as_tensor(noise.T))
+        centres, shares = start_table(topics, _counts_of(data), start, rng)
+        num_topics = len(shares)
         sticks, places = self._point("sticks"), self._point("places")
         if sticks is not None:
             smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.value().dtype)
@@ -189,20 +176,33 @@ class PRMEGuide(ClosedFormGuide):
         """Recomputes the decoder's mean over documents, from at most 1,000 of them spread over the corpus."""
         model: Any = self.model
         places = self._point("places")
-        claims: Any = list(self.claims)
-        network = next((c for c in claims if isinstance(c, NetworkPoint)), None)
-        if places is None or network is None:
+        if places is None or self._network() is None:
             return
         with evaluating(self):
             sample = np.unique(np.linspace(0, len(data) - 1, min(len(data), _CENTRING)).astype(int))
             parts = np.array_split(sample, -(-len(sample) // 500))
-            model.recentre((self.embeddings(data.batch(rows)[0], network) for rows in parts), places.value())
+            model.recentre((self.embeddings(data.batch(rows)[0]) for rows in parts), places.value())
 
-    def embeddings(self, batch: Batch, network: NetworkPoint) -> Tensor:
-        """h of each document, shape (B, h_dim), in the guide's current mode."""
+    def embeddings(self, batch: Any, network: Any = None) -> Tensor:
+        """h of each document, shape (B, h_dim), in the guide's current mode.
+
+        Args:
+            batch: of documents or of rows.
+            network: the claim of the site, if it is not the first that has a network for a point.
+        """
         claims: Any = tuple(self.claims)
+        network = network or self._network()
+        if network is None:
+            raise ValueError("No inference network says where documents lie: print the guide's plan to see why.")
         reads = getattr(network.encoder, "reads_topics", False)
         return network.encoder(batch, rows_of_topics(Context((batch,), {}, claims), batch) if reads else None)
+
+    def _network(self) -> NetworkPoint | None:
+        """The claim of the documents' embeddings, where a network has them."""
+        model: Any = self.model
+        name = model.roles.get("embedding")
+        claims: Any = list(self.claims)
+        return next((c for c in claims if isinstance(c, NetworkPoint) and name in c.sites), None)
 
 
 def _counts_of(data: Any) -> sparse.csr_matrix:

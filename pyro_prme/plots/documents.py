@@ -54,11 +54,11 @@ def plot_embeddings(
     places = svd_plane(posterior.embeddings(corpus).values)[2]
     main = posterior.proportions(corpus).values.argmax(1)
     if topics is None:
-        sizes = np.bincount(main, minlength=posterior.model.num_topics)
+        sizes = np.bincount(main, minlength=posterior.num_topics)
         order = np.argsort(-sizes, kind="stable")
         shown = order[: min(num_topics, 6, int((sizes > 0).sum()))]
     else:
-        shown = common.picked(topics, posterior.model.num_topics, "topics")
+        shown = common.picked(topics, posterior.num_topics, "topics")
         if len(shown) > 6:
             raise ValueError(f"{len(shown)} topics are too many to tell apart: show at most six.")
     words = common.labels(posterior, corpus, num_words, by)

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyro_prme.checks import whole
-from pyro_prme.corpora.batch import Batch
-from pyro_prme.guide import ClosedFormGuide
+from pyro_prme.answers.posterior import Posterior
+from pyro_prme.inference.data import Rows
 from pyro_prme.plots import _common as common
-from pyro_prme.swaps.factors import FactorModel, dense
-from pyro_prme.swaps.fitting import posterior_means
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,39 +17,33 @@ if TYPE_CHECKING:
 __all__ = ["plot_factors"]
 
 
-def plot_factors(
-    guide: ClosedFormGuide, batch: Batch, *, draws: int = 200, seed: int = 0, axes: Sequence[Axes] | None = None
-) -> np.ndarray:
+def plot_factors(posterior: Posterior, rows: Rows, *, axes: Sequence[Axes] | None = None) -> np.ndarray:
     r"""A fitted factor model: its factors, the loadings of the rows, and every cell against what the two say of it.
 
     .. math:: E[X_{nd}] = \textstyle\sum_k E[Z_{nk}]\, E[\theta_{kd}]
 
     Factors are rows, those with the largest part in the data first; rows of the data are sorted by the factor with the
-    largest part in them. Means are over draws from the guide.
+    largest part in them.
 
     Args:
-        guide: fitted, of a `FactorModel` such as `PoissonPRME`.
-        batch: rows, seen or new, with their values.
-        draws: over which means are taken.
-        seed: of the draws.
+        posterior: of a factor model such as `PoissonPRME`.
+        rows: seen or new.
         axes: three; a new figure by default.
 
     Returns:
         The axes of the factors, the loadings and the cells.
 
     Example:
-        >>> axes = plot_factors(factor_guide, rows)
+        >>> axes = plot_factors(factor_posterior, rows)
     """
-    if not isinstance(guide, ClosedFormGuide) or not isinstance(guide.model, FactorModel):
-        raise ValueError("Factors are those of a FactorModel, such as PoissonPRME: give its fitted guide.")
-    observed = dense(batch, guide.model.vocab_size) if isinstance(batch, Batch) else None
-    if observed is None:
-        raise ValueError("The batch has no values to compare with: give one of `model.batch_of(X)`.")
-    whole("draws", draws)
-    Z, theta = (mean.numpy() for mean in posterior_means(guide, batch, draws, seed))
+    if not isinstance(posterior, Posterior):
+        raise ValueError(f"The posterior is a {type(posterior).__name__}: give that of a factor model.")
+    if not isinstance(rows, Rows):
+        raise ValueError(f"The rows are a {type(rows).__name__}: give Rows(X).")
+    Z, theta = posterior.loadings(rows).values, posterior.factors().values
     size = Z * np.abs(theta).sum(1)  # (B, K): the part of a factor in a row
     factors = np.argsort(-size.mean(0), kind="stable")
-    rows = np.lexsort([-size.max(1), np.argsort(factors)[size.argmax(1)]])
+    order = np.lexsort([-size.max(1), np.argsort(factors)[size.argmax(1)]])
     if axes is None:
         import matplotlib.pyplot as plt
 
@@ -63,10 +54,10 @@ def plot_factors(
     _image(first, theta[factors], r"$E[\theta_{kd}]$")
     first.set(xlabel="column d", ylabel="factor k", title="factors")
     first.set_yticks(range(len(factors)), [str(k) for k in factors], fontsize=8)
-    _image(second, Z[np.ix_(rows, factors)], "$E[Z_{nk}]$")
+    _image(second, Z[np.ix_(order, factors)], "$E[Z_{nk}]$")
     second.set(xlabel="factor k", ylabel="rows n, sorted", title="loadings")
     second.set_xticks(range(len(factors)), [str(k) for k in factors], fontsize=8)
-    _cells(third, observed.numpy().ravel(), (Z @ theta).ravel())
+    _cells(third, rows.values.numpy().ravel(), (Z @ theta).ravel())
     return np.array([first, second, third], dtype=object)
 
 

@@ -96,7 +96,7 @@ def plot_paintboxes(
     if topics is None:
         shown = _salient(loadings_at(posterior, h), posterior.usage(corpus).values, num_topics)
     else:
-        shown = common.picked(topics, posterior.model.num_topics, "topics")
+        shown = common.picked(topics, posterior.num_topics, "topics")
     if documents is None:
         strength = loadings_at(posterior, mean + places @ directions)[:, shown]  # (N, topics), in the plane
         lit = shares[:, shown] * strength / strength.max(0)

@@ -10,9 +10,9 @@ import numpy as np
 
 from pyro_prme.checks import choice
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.inference.session import alone, evaluating
 from pyro_prme.measures import FeaturePaintbox, random_paintbox
 from pyro_prme.plots import _common as common
-from pyro_prme.prototype import eval_mode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +88,7 @@ def plot_model(model: Callable, batch: Batch, *, backend: str = "matplotlib", ax
     import torch
 
     store = pyro.get_param_store()
-    with torch.random.fork_rng(devices=[]), store.scope(store.get_state()), eval_mode(model):  # leaves no trace
+    with alone(), torch.random.fork_rng(devices=[]), store.scope(store.get_state()), evaluating(model):  # no trace
         if backend == "graphviz":
             return pyro.render_model(model, (batch,), render_distributions=True, render_deterministic=True)
         from pyro.infer.inspect import get_model_relations

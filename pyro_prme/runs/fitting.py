@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyro
-import torch
 from tqdm import tqdm
 
-from pyro_prme.answers.posterior import Posterior, default_dtype
+from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, refusal, share_or_number, whole
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.files import need_path, read_words
 from pyro_prme.corpora.readers import NAMES, load_corpus
 from pyro_prme.corpora.splits import TokenSplit
 from pyro_prme.inference.build import MODELS, PRESETS
+from pyro_prme.inference.trainer import MODES, Trainer
 from pyro_prme.runs.locks import one_writer
 from pyro_prme.runs.run_folder import SavedRun, Settings, save_run
-from pyro_prme.train import MODES, Trainer
 
 __all__ = [
     "FIT_DEFAULTS",
@@ -33,7 +30,6 @@ __all__ = [
     "option_of",
     "prepared",
     "same_settings",
-    "session",
 ]
 
 #: Settings of a run beside those of `build` and `Trainer`; min_df and max_df as a user writes them.
@@ -47,22 +43,6 @@ FIT_DEFAULTS: dict[str, Any] = {
 }
 
 _SAVING = 0.1  # most of the time that checkpoints may take
-
-
-@contextmanager
-def session() -> Iterator[None]:
-    """Float32, parameters kept in their modules, and one thread for torch; all given back at the end.
-
-    The local step has threads of its own, and torch's beside them only wait: on two busy cores, fitting the bundled
-    corpus took 13 s for ten epochs with one torch thread and 73 s with two.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with default_dtype(torch.float32), pyro.settings.context(module_local_params=True):
-            yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def fit_in_folder(
@@ -82,8 +62,11 @@ def fit_in_folder(
         epochs: in all, those done before included.
         split: words to score, of documents that are not in the corpus.
 
-    No other process may write the folder meanwhile.
+    No other process may write the folder meanwhile. Of several workers, the first writes and scores.
     """
+    if not trainer.workers.leads:
+        trainer.fit(max(0, epochs - len(trainer.history)))
+        return Posterior(trainer.guide, vocabulary=corpus.vocabulary)
     with one_writer(folder):
         return _fit(folder, trainer, settings, corpus, epochs, split)
 
@@ -91,7 +74,7 @@ def fit_in_folder(
 def _fit(
     folder: Path, trainer: Trainer, settings: Settings, corpus: Corpus, epochs: int, split: TokenSplit | None
 ) -> Posterior:
-    posterior = Posterior(trainer.model, trainer.guide, vocabulary=corpus.vocabulary)  # type: ignore[arg-type]
+    posterior = Posterior(trainer.guide, vocabulary=corpus.vocabulary)
     saved, cost = float("-inf"), 0.0
     done = len(trainer.history)
     name = settings["build"]["model"].upper()
@@ -120,7 +103,7 @@ def _fit(
 
 def correlation_kind(posterior: Posterior) -> str:
     """The random function's own correlations where the model has one, else those of the proportions."""
-    return "function" if "f" in posterior.guide.rules else "posterior"
+    return "function" if posterior.has("function") else "posterior"
 
 
 def option_of(name: str) -> str:

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 #: Version of the folder's layout; a change that older code cannot read raises it.
-FORMAT = 1
+FORMAT = 2
 
 
 def is_run(folder: str | Path) -> bool:

@@ -17,22 +17,27 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from pyro_prme.answers.posterior import Posterior, default_dtype
+from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, whole, widths
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.counts import sound_csr
-from pyro_prme.guide import PRMEGuide
 from pyro_prme.inference.build import PRESETS, build
+from pyro_prme.inference.session import default_dtype
+from pyro_prme.inference.topic_guide import Counts, PRMEGuide
+from pyro_prme.inference.topic_starts import STARTS
+from pyro_prme.inference.trainer import MODES, Trainer, TrainOptions
+from pyro_prme.inference.workers import Workers
 from pyro_prme.models.topic_model import TopicModel
 from pyro_prme.runs.optimizer_state import from_parts, to_parts
 from pyro_prme.runs.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
-from pyro_prme.train import Trainer
 
-__all__ = ["SavedRun", "load_run", "make_trainer", "resume", "save_run", "settings_of", "was_fitted_to"]
+__all__ = ["SavedRun", "fingerprint", "load_run", "make_trainer", "resume", "save_run", "settings_of", "was_fitted_to"]
 
 Settings = dict[str, dict[str, Any]]
 
 _SIZES = ("vocab_size", "num_documents")
+_BLOCK = 1 << 20  # numbers of a corpus looked at together
 _UNUSED = 10_000_000  # numbers that a network which a model does not use may have
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -61,11 +66,11 @@ class SavedRun:
     @property
     def posterior(self) -> Posterior:
         """What was learned."""
-        return Posterior(self.model, self.guide, vocabulary=self.vocabulary)
+        return Posterior(self.guide, vocabulary=self.vocabulary)
 
 
 def settings_of(preset: str = "default", **given: Any) -> Settings:
-    """Settings of `build` and of `Trainer`, every one by name, so that a later version's defaults change nothing.
+    """Settings of `build`, `TrainOptions` and the start, by name, so that a later version's defaults change nothing.
 
     Args:
         preset: a key of `build.PRESETS`.
@@ -78,31 +83,33 @@ def settings_of(preset: str = "default", **given: Any) -> Settings:
     chosen = PRESETS[preset] | {name: value for name, value in given.items() if value is not None}
     if "num_topics" not in chosen:
         raise ValueError("num_topics is missing: say how many topics the model may use.")
-    known = {part: inspect.signature(target).parameters for part, target in (("build", build), ("trainer", Trainer))}
-    settings = {
-        part: {
-            name: chosen.get(name, parameter.default)
-            for name, parameter in parameters.items()
-            if name == "num_topics" or parameter.kind is parameter.KEYWORD_ONLY
-        }
-        for part, parameters in known.items()
+    known = {
+        "build": {name: p.default for name, p in inspect.signature(build).parameters.items() if name not in _SIZES},
+        "trainer": {name: p.default for name, p in inspect.signature(TrainOptions).parameters.items()},
     }
+    known["trainer"]["start"] = "kmeans"
+    settings = {part: {name: chosen.get(name, default) for name, default in known[part].items()} for part in known}
     unknown = chosen.keys() - settings["build"].keys() - settings["trainer"].keys()
     if unknown:
         raise ValueError(f"There is no setting {min(unknown)!r}.")
     for values in settings.values():
         for name in values.keys() & SETTINGS.keys():
             SETTINGS[name](name, values[name])
+    choice("mode", settings["trainer"]["mode"], MODES)
+    choice("start", settings["trainer"]["start"], STARTS)
     return settings
 
 
-def make_trainer(counts: sparse.csr_matrix, settings: Settings, *, begin: bool = True) -> Trainer:
+def make_trainer(
+    counts: sparse.csr_matrix, settings: Settings, *, begin: bool = True, workers: Workers | None = None
+) -> Trainer:
     """A model, its guide and a trainer for a corpus (documents x words).
 
     Args:
         counts: the corpus.
         settings: see `settings_of`.
         begin: False leaves the start out, for a trainer that will load a state.
+        workers: with which this process fits together.
     """
     num_topics = settings["build"]["num_topics"]
     counts = sound_csr(counts)
@@ -111,9 +118,10 @@ def make_trainer(counts: sparse.csr_matrix, settings: Settings, *, begin: bool =
         if number < num_topics:
             raise ValueError(f"There are {num_topics} topics and {number} {what}: ask for at most {number} topics.")
     with pyro.settings.context(module_local_params=True):
-        model, guide = build(vocab_size=counts.shape[1], num_documents=counts.shape[0], **settings["build"])
+        _, guide = build(vocab_size=counts.shape[1], num_documents=counts.shape[0], **settings["build"])
         start = settings["trainer"]["start"] if begin else None
-        return Trainer(model, guide, counts, **(settings["trainer"] | {"start": start}))
+        options = TrainOptions(**{name: value for name, value in settings["trainer"].items() if name != "start"})
+        return Trainer(guide, Counts(counts), options, start=start, workers=workers)
 
 
 def save_run(
@@ -134,7 +142,10 @@ def save_run(
     """
     from pyro_prme import __version__
 
-    state = trainer.state_dict()
+    state, data = trainer.state_dict(), trainer.data
+    if not isinstance(data, Counts | Corpus):
+        raise ValueError(f"The trainer's data are {type(data).__name__}: a run is one of a model of counts.")
+    counts = sparse.csr_matrix(data.counts)
     tensors = {f"{part}.{name}": value for part in ("model", "guide") for name, value in state[part].items()}
     tensors["torch_state"] = state["torch_state"]
     for name, array in (summary or {}).items():
@@ -143,8 +154,8 @@ def save_run(
         "pyro_prme": __version__,
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "settings": settings,
-        "sizes": dict(zip(_SIZES, reversed(trainer.counts.shape), strict=True)),
-        "corpus": _fingerprint(trainer.counts, vocabulary),
+        "sizes": dict(zip(_SIZES, reversed(counts.shape), strict=True)),
+        "corpus": fingerprint(counts, vocabulary),
         "optimizers": [to_parts(i, part, tensors) for i, part in enumerate(state["optimizers"])],
         "numpy_state": state["numpy_state"],
         "steps": state["steps"],
@@ -173,31 +184,35 @@ def load_run(folder: str | Path) -> SavedRun:
         return SavedRun(model, guide, record["settings"], vocabulary, history, summary, str(record["pyro_prme"]))
 
 
-def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> tuple[Trainer, Settings]:
+def resume(
+    folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[str], *, workers: Workers | None = None
+) -> tuple[Trainer, Settings]:
     """A trainer that goes on as if never interrupted, and the run's settings.
 
     Args:
         folder: of the run.
         counts, vocabulary: the corpus that the run was started on.
+        workers: with which this process goes on, as many as before or not.
     """
     folder = Path(folder)
     record = read_record(folder)
     tensors = read_tensors(folder, record)
     read_vocabulary(folder, record)
     with damaged(folder):
-        same = _fingerprint(counts, vocabulary) == record["corpus"]
+        same = fingerprint(counts, vocabulary) == record["corpus"]
         if torch.get_default_dtype() != _DTYPES[record["dtype"]]:
             raise ValueError(f"it is in {record['dtype']}, and torch's default type is another: set the same")
     if not same:
         raise ValueError(f"{folder} was fitted to another corpus: resume it with the documents and words of its start.")
     with damaged(folder):
         _check_sizes(record, tensors)
-        trainer = make_trainer(counts, record["settings"], begin=False)
-        modules: dict[str, nn.Module] = {"model": trainer.objective.model, "guide": trainer.guide}
+        trainer = make_trainer(counts, record["settings"], begin=False, workers=workers)
+        model: Any = trainer.model
+        modules: dict[str, nn.Module] = {"model": model, "guide": trainer.guide}
         state: dict[str, Any] = {
             part: _checked(module, _under(f"{part}.", tensors), part) for part, module in modules.items()
         }
-        pairs = zip(trainer.optimizers, record["optimizers"], strict=True)
+        pairs = zip(trainer.optimisers, record["optimizers"], strict=True)
         state["optimizers"] = [from_parts(i, *pair, tensors) for i, pair in enumerate(pairs)]
         state["torch_state"] = tensors["torch_state"]
         torch.Generator().set_state(state["torch_state"])  # refuses what is no random state
@@ -207,7 +222,7 @@ def resume(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[s
 
 def was_fitted_to(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> bool:
     """Whether a run was fitted to just these documents, in this order; a part of them, or more, is not noticed."""
-    return read_record(Path(folder)).get("corpus") == _fingerprint(counts, vocabulary)
+    return read_record(Path(folder)).get("corpus") == fingerprint(counts, vocabulary)
 
 
 def _checked(module: nn.Module, tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
@@ -266,12 +281,13 @@ def _check_continues(folder: Path, record: Mapping[str, Any]) -> None:
         raise ValueError(f"{folder} holds a run already: resume it, or choose another folder.")
 
 
-def _fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
+def fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
     """A short name of a corpus, to notice another one."""
     counts = sound_csr(counts)
     value = zlib.crc32("\n".join(vocabulary).encode())
     for array in (counts.indptr, counts.indices, counts.data):
-        value = zlib.crc32(np.asarray(array, dtype=np.int64).tobytes(), value)
+        for start in range(0, len(array), _BLOCK):
+            value = zlib.crc32(np.asarray(array[start : start + _BLOCK], dtype=np.int64).tobytes(), value)
     return f"{value:08x}"
 
 

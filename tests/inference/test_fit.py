@@ -209,3 +209,23 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
 def test_wrong_guides() -> None:
     with pytest.raises(ValueError, match="The guide is a function: give a ClosedFormGuide"):
         fit(half_open, X)  # type: ignore[arg-type]
+
+
+def test_topics_of_a_users_own_model_start_from_clusters_that_the_seed_decides() -> None:
+    topics = torch.zeros(4, 4, 4)
+    for i in range(4):
+        topics[i, i] = 0.25
+    words = dist.Categorical(dist.Dirichlet(torch.full((4,), 0.2)).sample((60,)) @ topics.flatten(1)).sample((30,)).T
+    args = words.flatten(), torch.arange(60).repeat_interleave(30), 60, 4, 16
+    starts = []
+    for seed in (0, 1, 1):
+        guide = ClosedFormGuide(models.lda)
+        guide.plan(*args)
+        guide.restart(seed)
+        starts.append(guide.posterior("phi").mean)
+    assert not torch.equal(starts[0], starts[1])
+    assert torch.equal(starts[1], starts[2])
+    guide = ClosedFormGuide(models.lda)
+    fit(guide, *args, options=FitOptions(starts=2, tolerance=1e-6, progress=False))
+    found = guide.posterior("phi").mean.reshape(4, 16)
+    assert float(torch.cdist(topics.flatten(1), found, p=1).min(-1).values.max()) < 0.2

@@ -125,10 +125,13 @@ def test_a_function_that_enters_otherwise_is_refused_in_one_sentence(tokens):
         guide.run(tokens)
 
 
-def test_another_prior_is_refused(tokens):
+def test_another_prior_gets_a_normal_from_a_network_and_the_plan_says_why(tokens):
     class Plain(DILN):
         def sample_f(self):
             return pyro.sample("f", dist.Gamma(torch.ones(self.num_topics), 1.0).to_event(1))
 
+    entry = PRMEGuide(Plain(5, 10, 4)).plan(tokens)["f"]
+    assert entry.update == "Normal from the inference network, reparameterised gradient"
+    assert "its prior is Gamma, and a function needs a multivariate Normal" in entry.reason
     with pytest.raises(ValueError, match="its prior is Gamma, and a function needs a multivariate Normal"):
-        PRMEGuide(Plain(5, 10, 4)).plan(tokens)
+        PRMEGuide(Plain(5, 10, 4), rules={"f": GaussianFunction()}).plan(tokens)

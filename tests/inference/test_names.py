@@ -16,10 +16,11 @@ from pyro import distributions as dist
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
-from pyro_prme import DILN, HDP, PRME, BagOfWordsEncoder, ShapePRME, swaps
+from pyro_prme import DILN, HDP, PRME, BagOfWordsEncoder, ShapePRME
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.inference import ClosedFormGuide, FitOptions, fit
 from pyro_prme.inference.topic_guide import PRMEGuide
+from pyro_prme.models.priors import FiniteDirichletPRME, LogNormalPRME, PitmanYorPRME
 from tests.conftest import DOCUMENTS
 from tests.conjugacy.models import CASES
 
@@ -107,9 +108,9 @@ TOPICS: dict[str, Callable[[], Any]] = {
     "ShapePRME": lambda: ShapePRME(**SIZES, h_dim=3, ell_dim=2),
     "DILN": lambda: DILN(**SIZES),
     "HDP": lambda: HDP(**SIZES),
-    "PitmanYorPRME": lambda: swaps.PitmanYorPRME(**SIZES, h_dim=3, ell_dim=2),
-    "FiniteDirichletPRME": lambda: swaps.FiniteDirichletPRME(**SIZES, h_dim=3, ell_dim=2),
-    "LogNormalPRME": lambda: swaps.LogNormalPRME(**SIZES, h_dim=3, ell_dim=2),
+    "PitmanYorPRME": lambda: PitmanYorPRME(**SIZES, h_dim=3, ell_dim=2),
+    "FiniteDirichletPRME": lambda: FiniteDirichletPRME(**SIZES, h_dim=3, ell_dim=2),
+    "LogNormalPRME": lambda: LogNormalPRME(**SIZES, h_dim=3, ell_dim=2),
 }
 
 
@@ -130,7 +131,7 @@ def topic_model(name: str, names: Mapping[str, str]) -> Any:
 
 def topic_guide(model: Any) -> PRMEGuide:
     torch.manual_seed(0)
-    encoder = BagOfWordsEncoder(10, 3) if isinstance(model, swaps.LogNormalPRME) else None  # it has no topics of words
+    encoder = BagOfWordsEncoder(10, 3) if isinstance(model, LogNormalPRME) else None  # it has no topics of words
     return PRMEGuide(model, encoder)
 
 

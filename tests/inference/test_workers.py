@@ -42,6 +42,8 @@ def test_two_workers_end_where_one_does_with_batches_twice_as_large(kind: str, m
     for part in ("state", "store"):
         assert one[part].keys() == two[part].keys()
         for name, value in one[part].items():
+            if name.endswith("head.bias") and "decoder" in name:
+                value[0] = two[part][name][0] = 0  # of the mean: f is centred, so that its gradient is rounding alone
             # Adam divides by the root of squared gradients: where these are next to zero it enlarges rounding errors
             torch.testing.assert_close(two[part][name], value, rtol=1e-8, atol=1e-8, msg=name)
 

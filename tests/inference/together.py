@@ -68,7 +68,7 @@ def fitted(kind: str, mode: str, batch_size: int, workers: Workers) -> dict[str,
     state = trainer.state_dict()
     return {
         "state": {**state["guide"], **{f"model.{key}": value for key, value in state["model"].items()}},
-        "store": {key: value.detach().clone() for key, value in pyro.get_param_store().items()},
+        "store": {name: value.detach().clone() for name, value in pyro.get_param_store().items() if "$$$" not in name},
         "bounds": [record["bound"] for record in history],
     }
 

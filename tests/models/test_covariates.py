@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from pyro_prme.corpora.batch import Batch
-from pyro_prme.inference.rules.amortised import NetworkPoint
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.trainer import Trainer, TrainOptions
 from pyro_prme.models.covariates import CovariatePRME
@@ -19,9 +18,8 @@ def fitted(model):
 
 
 def embeddings(guide, batch):
-    network = next(claim for claim in guide.claims if isinstance(claim, NetworkPoint))
     with torch.no_grad():
-        return guide.eval().embeddings(batch, network)
+        return guide.eval().embeddings(batch)
 
 
 def test_the_effect_has_the_posterior_of_a_regression_of_h_on_the_metadata():

@@ -6,9 +6,16 @@ import pytest
 import torch
 
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.inference.data import Rows
+from pyro_prme.inference.rules import AmortisedNormal
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.trainer import Trainer, TrainOptions
+from pyro_prme.models.count_rows import NegativeBinomialRows, PoissonRows
 from pyro_prme.models.gaussian_process import GaussianProcessPRME
+from pyro_prme.models.priors import LogNormalLoadings
+from pyro_prme.models.prme import ShapePRME
+from pyro_prme.models.real_rows import GaussianRows
+from pyro_prme.models.simulation import simulate
 from tests.models.swapped import D, K, N, corpus, make
 
 
@@ -61,5 +68,34 @@ def test_a_kernel_without_numbers_stops_the_fit():
     model = make("Gaussian process")
     trainer = Trainer(PRMEGuide(model), Counts(corpus()), TrainOptions(batch_size=10))
     model.log_amplitude.data.fill_(torch.nan)
-    with pytest.raises(ValueError, match="The covariance of f is not finite"):
+    with pytest.raises(ValueError, match=r"The covariance of f is not finite|log_amplitude is not finite"):
         trainer.fit(1)
+
+
+@pytest.mark.parametrize("likelihood", [PoissonRows, NegativeBinomialRows, GaussianRows])
+def test_with_rows_f_is_read_from_them_by_a_network(likelihood):
+    """The update of f that goes with loadings of words does not serve them."""
+    torch.manual_seed(0)
+    model = type("Combined", (likelihood, GaussianProcessPRME), {})(K, D, N, ell_dim=2)
+    guide = PRMEGuide(model)
+    trainer = Trainer(guide, Rows(simulate(model, N, seed=1)[0]), TrainOptions(batch_size=15, learning_rate=0.02))
+    assert guide.plan()["f"].update == "Normal from the inference network, reparameterised gradient"
+    bounds = [record["bound"] for record in trainer.fit(3)]
+    assert bounds[-1] > bounds[0]
+
+
+@pytest.mark.parametrize(
+    ("other", "settings", "reason"),
+    [
+        (ShapePRME, {"h_dim": 3}, "The update of f does not hold in this model: it is in the shape of a Gamma"),
+        (LogNormalLoadings, {}, r"needs a model that has it linearly and as exp\(-f\) alone"),
+    ],
+)
+def test_a_function_that_enters_the_loadings_otherwise_says_so_and_goes_with_another_rule(other, settings, reason):
+    kinds = (GaussianProcessPRME, other) if other is ShapePRME else (other, GaussianProcessPRME)
+    model = type("Combined", kinds, {})(K, D, N, ell_dim=2, **settings)
+    with pytest.raises(ValueError, match=reason):
+        Trainer(PRMEGuide(model), Counts(corpus()), TrainOptions(batch_size=15)).fit(1)
+    guide = PRMEGuide(model, rules={"f": AmortisedNormal(model.default_network)})
+    bounds = [r["bound"] for r in Trainer(guide, Counts(corpus()), TrainOptions(batch_size=15)).fit(4)]
+    assert bounds[-1] > bounds[0]

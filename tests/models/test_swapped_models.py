@@ -4,9 +4,15 @@ import pytest
 import torch
 
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.inference.data import Rows
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.trainer import Trainer, TrainOptions
-from tests.models.swapped import MODELS, corpus, make
+from pyro_prme.models.count_rows import NegativeBinomialPRME, PoissonPRME
+from pyro_prme.models.covariates import CovariatePRME
+from pyro_prme.models.priors import HorseshoePlaces, PitmanYorSticks
+from pyro_prme.models.real_rows import BinaryPRME, GaussianPRME
+from pyro_prme.models.simulation import simulate
+from tests.models.swapped import EMBEDDED, MODELS, D, K, N, corpus, make, metadata
 
 POINT, FREE_POINT = "point mass on the site's own scale", "point mass on the unconstrained scale, with its Jacobian"
 NETWORK, PRIOR = "point mass at the inference network's output", "its prior, q = p"
@@ -73,9 +79,6 @@ def test_the_plan_says_why_a_point_was_not_taken():
 
 def test_several_swaps_go_together_in_one_class():
     """Sticks, places and covariates of other kinds in one model; each keeps what it has alone."""
-    from pyro_prme.models.covariates import CovariatePRME
-    from pyro_prme.models.priors import HorseshoePlaces, PitmanYorSticks
-    from tests.models.swapped import EMBEDDED, D, K, N, metadata
 
     class Together(PitmanYorSticks, HorseshoePlaces, CovariatePRME):
         pass
@@ -84,4 +87,20 @@ def test_several_swaps_go_together_in_one_class():
     guide, bounds = fitted(Together(K, D, N, metadata=metadata(), **EMBEDDED))
     updates = {site: entry.update for site, entry in guide.plan().entries.items()}
     assert updates == PAPER | EFFECT | {"V": FREE_POINT, "lambda": NORMAL, "ell": NORMAL}
+    assert bounds[-1] > bounds[0]
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("likelihood", [PoissonPRME, NegativeBinomialPRME, GaussianPRME, BinaryPRME])
+def test_metadata_go_with_every_likelihood_in_either_order(likelihood, first):
+    """The network reads rows, and the metadata with them; the effect has its closed form."""
+    torch.manual_seed(0)
+    kinds = (CovariatePRME, likelihood) if first else (likelihood, CovariatePRME)
+    model = type("Combined", kinds, {})(K, D, N, metadata=metadata(), **EMBEDDED)
+    guide = PRMEGuide(model)
+    data = Rows(simulate(model, N, seed=1)[0])
+    bounds = [r["bound"] for r in Trainer(guide, data, TrainOptions(batch_size=15, learning_rate=0.02)).fit(3)]
+    assert guide.plan()["W"].update == EFFECT["W"]
+    encoder = guide.claim("h").encoder
+    assert [type(part).__name__ for part in (encoder, encoder.encoder)] == ["CovariateEncoder", "RowEncoder"]
     assert bounds[-1] > bounds[0]

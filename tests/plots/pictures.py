@@ -23,10 +23,10 @@ def posterior_of(corpus, model="prme", num_topics=4, vocabulary=WORDS, **setting
             for name, parameter in sorted(part.named_parameters()):
                 scale = 1.5 / np.sqrt(parameter.shape[-1]) if parameter.dim() > 1 else 0.3
                 parameter.copy_(torch.as_tensor(rng.normal(size=tuple(parameter.shape)) * scale + ("norm" in name)))
-        guide.rules["V"].set(torch.tensor([0.4, 0.45, 0.5, 0.5, 0.5])[: num_topics - 1])
+        guide.claim("V").set(torch.tensor([0.4, 0.45, 0.5, 0.5, 0.5])[: num_topics - 1])
         gamma = np.resize(TOPICS, (num_topics, 12)) * np.array([300, 200, 100, 50, 1, 1])[:num_topics, None] + 0.2
-        guide.rules["theta"].set(torch.as_tensor(gamma.T))
-    return prme.Posterior(program, guide, vocabulary=vocabulary)
+        guide.topics.set(torch.as_tensor(gamma.T))
+    return prme.Posterior(guide, vocabulary=vocabulary)
 
 
 def same_image(ax, name, tmp_path, tolerance=5.0):

@@ -12,6 +12,7 @@ from matplotlib.patches import ConnectionPatch
 import pyro_prme as prme
 from pyro_prme import plots
 from pyro_prme.answers.draws import draw_words
+from pyro_prme.inference.session import evaluating
 
 from .pictures import WORDS, inside, posterior_of, same_image
 
@@ -25,8 +26,8 @@ def test_paintboxes_are_the_mean_loadings_on_the_plane(corpus, form, tmp_path):
     half = axes[0].get_xlim()[1]
     assert axes[0].images[0].get_extent() == [-half, half, -half, half]
     assert half >= np.quantile(np.abs(np.linalg.svd(h - h.mean(0), full_matrices=False)[0][:, :2]).max(1), 0.99)
-    V, ell = posterior.guide.rules["V"].value(), posterior.guide.rules["ell"].value()
-    with torch.no_grad(), prme.prototype.eval_mode(posterior.model):
+    V, ell = posterior.guide.claim("V").value(), posterior.guide.claim("ell").value()
+    with torch.no_grad(), evaluating(posterior.model):
         mean, variance = posterior.model.decoder(torch.as_tensor(h.mean(0)[None]), ell)
         if form == "scale":
             centre = (posterior.model.concentration(V) * (mean + variance / 2).exp())[0].numpy()

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import pyro_prme as prme
-from pyro_prme import plots, swaps
+from pyro_prme import plots
 from pyro_prme.answers import export
 
 FUNCTIONS = {name: getattr(plots, name) for name in plots.__all__} | {
@@ -19,16 +19,16 @@ def names(corpus):
     """What the examples take as given."""
     fits, trainers = {}, {}
     for kind in ("prme", "hdp"):
-        program, guide = prme.build(4, corpus.vocab_size, 30, model=kind, embedding_dim=3)
-        trainers[kind] = prme.Trainer(program, guide, corpus.counts[:30], batch_size=10)
+        guide = prme.build(4, corpus.vocab_size, 30, model=kind, embedding_dim=3)[1]
+        trainers[kind] = prme.Trainer(guide, corpus[:30], prme.TrainOptions(batch_size=10))
         trainers[kind].fit(2)
-        fits[kind] = prme.Posterior(program, guide, vocabulary=corpus.vocabulary)
-    factors = swaps.GaussianPRME(3, 5, 20, h_dim=2, ell_dim=2)
-    rows = factors.batch_of(swaps.simulate(factors, 20)[0])
-    factor_guide = factors.make_guide()
-    swaps.fit(factor_guide, rows, 2)
+        fits[kind] = prme.Posterior(guide, vocabulary=corpus.vocabulary)
+    factors = prme.GaussianPRME(3, 5, 20, h_dim=2, ell_dim=2)
+    rows = prme.Rows(prme.simulate(factors, 20)[0])
+    factor_guide = prme.PRMEGuide(factors)
+    prme.Trainer(factor_guide, rows, prme.TrainOptions(batch_size=20)).fit(2)
     return {
-        "factor_guide": factor_guide,
+        "factor_posterior": prme.Posterior(factor_guide),
         "rows": rows,
         "corpus": corpus[:30],
         "test": corpus[30:],

@@ -55,12 +55,12 @@ def test_history_of_one_epoch_has_no_gains():
 def test_history_of_a_trainer_and_given_axes(corpus):
     import matplotlib.pyplot as plt
 
-    trainer = prme.Trainer(*prme.build(4, 12, 40, embedding_dim=3), corpus.counts)
+    trainer = prme.Trainer(prme.build(4, 12, 40, embedding_dim=3)[1], corpus)
     axes = plt.figure().subplots(1, 2)
     shown = plots.plot_history(trainer.fit(2), axes=axes)
     assert list(shown) == list(axes)
     assert len(axes[1].lines) >= 4
-    fitted = prme.Posterior(trainer.model, trainer.guide, vocabulary=WORDS)
+    fitted = prme.Posterior(trainer.guide, vocabulary=WORDS)
     assert len(plots.plot_paintboxes(fitted, corpus, resolution=5)) == 5
     with pytest.raises(ValueError, match="1 axes for 2 panels"):
         plots.plot_history(trainer.history, axes=axes[:1])

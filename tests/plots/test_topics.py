@@ -30,7 +30,7 @@ def test_usage_is_ranked_and_overlays_compare_models(corpus, posterior, tmp_path
 
 
 def test_logarithmic_usage_leaves_out_topics_that_nobody_uses(corpus, posterior):
-    posterior.guide.rules["theta"].gamma[:, 3] = 0.2
+    posterior.guide.topics.gamma[:, 3] = 0.2
     ax = plots.plot_usage(posterior, log=True)
     assert ax.get_yscale() == "log"
     shown = ax.lines[0].get_ydata()

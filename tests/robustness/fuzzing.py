@@ -20,7 +20,8 @@ import safetensors.numpy
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.readers import load_corpus, save_corpus
 from pyro_prme.corpora.splits import TokenSplit
-from pyro_prme.runs.fitting import prepared, session
+from pyro_prme.inference.session import session
+from pyro_prme.runs.fitting import prepared
 from pyro_prme.runs.run_folder import load_run, resume, settings_of
 from tests.robustness import toys
 from tests.robustness.trials import Outcome, generator, spoken

@@ -15,7 +15,7 @@ import numpy as np
 
 from pyro_prme.corpora.readers import load_corpus
 from pyro_prme.corpora.splits import TokenSplit
-from pyro_prme.runs.fitting import session
+from pyro_prme.inference.session import session
 from pyro_prme.runs.run_folder import load_run, resume
 from tests.robustness import toys
 from tests.robustness.trials import MIB, Outcome, generator, isolated, sentence_fault

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyro_prme.corpora.readers import load_corpus
 from pyro_prme.runs.run_folder import load_run
-from tests.robustness import bad_disks, fuzzing, hostile_files, kill_trials, shared_folder, stream, toys
+from tests.robustness import bad_disks, fuzzing, hostile_files, kill_trials, shared_folder, stream, threaded_calls, toys
 from tests.robustness.trials import block, isolated, sentence_fault, spoken
 
 
@@ -79,6 +79,10 @@ def test_every_hostile_file_in_a_process_of_its_own(tmp_path):
 @pytest.mark.parametrize("module", [kill_trials, bad_disks, shared_folder])
 def test_processes_that_die_meet_or_may_not_write(tmp_path, module):
     assert not faults(module.trial(0, number, tmp_path) for number in range(6))
+
+
+def test_four_threads_give_the_numbers_of_one(tmp_path):
+    assert not faults(threaded_calls.trial(0, number, tmp_path) for number in range(3))
 
 
 @pytest.mark.slow

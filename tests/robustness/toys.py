@@ -8,7 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from pyro_prme.corpora.corpus import Corpus
-from pyro_prme.runs.fitting import fit_in_folder, session
+from pyro_prme.inference.session import session
+from pyro_prme.runs.fitting import fit_in_folder
 from pyro_prme.runs.run_files import is_run
 from pyro_prme.runs.run_folder import load_run, make_trainer, resume, settings_of
 

@@ -76,6 +76,8 @@ class BagOfWordsEncoder(nn.Module):
         batch_norm, residual: see `Stack`.
         word_dropout: largest share of a document's tokens that g does not see in training (the E-step sees all).
             Without it g overfits long before the topics do.
+        sparse: give the first layer's weights a sparse gradient, with rows for the words of the batch alone. The
+            library's trainer takes it; of torch's optimizers only some do.
     """
 
     topics_site: str | None = None
@@ -89,12 +91,13 @@ class BagOfWordsEncoder(nn.Module):
         batch_norm: bool = True,
         residual: bool = False,
         word_dropout: float = 1.0,
+        sparse: bool = False,
     ) -> None:
         super().__init__()
         all_settings(word_dropout=word_dropout)
         self.word_dropout = word_dropout
         first, *rest = [*hidden, h_dim]
-        self.words = nn.Embedding(vocab_size, first)
+        self.words = nn.Embedding(vocab_size, first, sparse=sparse)
         nn.init.normal_(self.words.weight, std=first**-0.5)
         self.bias = nn.Parameter(torch.zeros(first))
         self.norm = BatchNorm(first) if batch_norm and rest else nn.Identity()

@@ -152,6 +152,10 @@ class PoissonFactors(SolvedClaim):
         flat = table.reshape([n for n in table.shape if n != 1] if table.dim() > 2 else table.shape)
         return flat if self.by_column else flat.mT
 
+    def tokens(self) -> Tensor:
+        """Counts of each factor in the data, as q(theta) has them, (K,)."""
+        return self._by_column(self.natural_log - self.natural_prior["log"]).double().sum(0)
+
     def mean_rows(self, columns: Tensor) -> Tensor:
         """E theta of some columns as shares of each factor's total, (W, K)."""
         mean = self._by_column(self.natural_log) + 1

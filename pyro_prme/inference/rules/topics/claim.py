@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from pyro import distributions as dist
+from scipy import sparse
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -16,6 +18,7 @@ from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.program import Program, site_terms
 from pyro_prme.conjugacy.tracing import Site
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.equations.bounds import (
     dirichlet_term,
     elog_sum_epsilon,
@@ -27,6 +30,7 @@ from pyro_prme.equations.expectations import expected_log_rows
 from pyro_prme.inference.claims import SolvedClaim
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.rules.topics.forms import ChoiceForm, NotThisForm, WordForm, choice_form, word_form
+from pyro_prme.inference.topic_starts import STARTS, start_table
 from pyro_prme.kernels import LocalStep, local_step
 from pyro_prme.kernels.gamma import DigammaRows, add_rows_, natural_step_, sum_of_rows
 from pyro_prme.kernels.sums import inner
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
 __all__ = ["Documents", "TopicFactors"]
+
+_TOKENS_A_DOCUMENT = 10.0  # weight of a cluster in gamma, times the documents a topic has on average
 
 
 class Documents(NamedTuple):
@@ -79,6 +85,7 @@ class TopicFactors(SolvedClaim):
         self.covered = (words, roles["assignment"], roles["topics"])
         self.slow = (roles["topics"],)
         self.normalised = structure.families[roles["loadings"]].title == Gamma.title
+        self.bounds_a_sum = self.normalised
         prior = self._prior_of(structure.trace.nodes[roles["topics"]]["fn"])
         draw = structure.value(roles["topics"]).reshape(prior.shape)
         self.register_buffer("gamma", (prior + 100 * draw).mT.contiguous())
@@ -86,6 +93,7 @@ class TopicFactors(SolvedClaim):
         self.register_buffer("pending", torch.zeros_like(self.gamma), persistent=False)
         self._digamma = DigammaRows()
         self._prior = prior
+        self._first = structure.run_sites, structure.args
 
     @staticmethod
     def _prior_of(fn: Any) -> Tensor:
@@ -112,6 +120,10 @@ class TopicFactors(SolvedClaim):
             return WordMajorPoint(self.gamma, self.total)
         return WordMajorDirichlet(self.gamma, self.total, self._digamma)
 
+    def tokens(self) -> Tensor:
+        """Tokens of each topic in the data, as q(theta) has them: the sum over words of gamma - gamma0, (K,)."""
+        return (self.gamma.double() - self.prior()).sum(0)
+
     def mean_rows(self, words: Tensor) -> Tensor:
         """E theta of some words, word-major, (W, K)."""
         return self.topics_posterior().mean_rows(words)  # type: ignore[attr-defined]
@@ -137,9 +149,11 @@ class TopicFactors(SolvedClaim):
             read: what `read` has found, if it is known already.
         """
         name = self.roles["loadings"]
+        held, before = options.held.get(name), options.started.get(name)
+        if held is not None and any(arg is held.batch for arg in args):  # what was read of it before still holds
+            read = Reading(held.batch, held.weight, held.place, None)
         batch, weight, place, rows = read or self.read(sites, args)
         concentration, rate = self.prior_of_loadings(factors.program, factors)
-        held, before = options.held.get(name), options.started.get(name)
         if tolerance is None:
             tolerance = self.rule.tolerance if options.word_tolerance is None else options.word_tolerance
         if held is None:
@@ -163,7 +177,13 @@ class TopicFactors(SolvedClaim):
         return {name: found}
 
     def read(self, sites: Mapping[str, Site], args: Sequence[Any]) -> Reading:
-        """The documents of a run and E ln theta of their words, for several solutions."""
+        """The documents of a run; where E ln theta of their words is left out, `solve` finds it."""
+        if self.words not in sites:  # no document of the batch has words
+            loadings = sites[self.roles["loadings"]]
+            size, weight = loadings.fn.shape()[0], float(loadings.weight.reshape(-1)[0])
+            nothing = torch.zeros(0, dtype=torch.int64)
+            empty = Batch(torch.arange(size), torch.zeros(size + 1, dtype=torch.int64), nothing, torch.zeros(0))
+            return Reading(empty, weight, None, None)
         words = word_form(site_terms(sites[self.words])[1])
         choice = choice_form(site_terms(sites[self.roles["assignment"]])[1], words)
         batch, weight, place = batch_of(words, choice, sites[self.roles["loadings"]], args)
@@ -253,7 +273,7 @@ class TopicFactors(SolvedClaim):
             self.roles["topics"]: lambda: self._topics_term(run.sites),
             self.roles["loadings"]: lambda: self.loadings_term(program, factors, found) - self._counts_again(found),
             self.roles["assignment"]: lambda: self._assignment_term(found, run.options.bound),
-            self.words: lambda: found.weight * inner(found.step.statistics, self._elog_theta(found)),
+            self.words: lambda: found.weight * inner(found.step.statistics, self._elog_theta(run, found)),
         }
         return {name: of[name]() for name in names}
 
@@ -272,7 +292,7 @@ class TopicFactors(SolvedClaim):
         """What moves whatever decides the loadings; see `Topics.objective` and `Topics.by_mean`."""
         name, program, factors = self.roles["loadings"], run.factors.program, run.factors
         if self.rule.objective == "plain":
-            return program.moving(name, factors.statistics())
+            return program.at(name, factors.statistics())
         held = run.options.held.get(name)
         if not self.rule.by_mean or held is None:
             return self.loadings_term(program, factors, found)
@@ -287,9 +307,9 @@ class TopicFactors(SolvedClaim):
         sharp = found._replace(step=found.step._replace(counts=step.counts))
         return self.loadings_term(program, factors, sharp)
 
-    def _elog_theta(self, found: Documents) -> Tensor:
-        """E ln theta of the batch's words as it is now: phi may have been formed under another q(theta)."""
-        return self.elog_rows(found.batch)
+    def _elog_theta(self, run: Run, found: Documents) -> Tensor:
+        """E ln theta of the batch's words as it is now: a held phi may have been formed under another q(theta)."""
+        return self.elog_rows(found.batch) if self.roles["loadings"] in run.options.held else found.elog_theta
 
     def _topics_term(self, sites: Mapping[str, Site]) -> Tensor:
         site = sites[self.roles["topics"]]
@@ -350,6 +370,13 @@ class TopicFactors(SolvedClaim):
             elog_sum = elog_sum_epsilon((a / rate).double(), step.epsilon.double())
         return found.weight * (entropy + elog - (batch.length.double() * elog_sum).sum())
 
+    # Starts.
+
+    def begin(self, data: Any, start: str, seed: int) -> None:
+        """Topics near those of the words, where the data have counts of them."""
+        if hasattr(data, "counts") and data.counts.shape[1] == self.gamma.shape[0]:
+            start_table(self, sound_csr(data.counts), start, np.random.default_rng(seed))
+
     # Natural steps.
 
     @torch.no_grad()
@@ -378,6 +405,21 @@ class TopicFactors(SolvedClaim):
     def table_shape(self) -> tuple[int, int]:
         """D and K."""
         return self.gamma.shape[0], self.gamma.shape[1]
+
+    @torch.no_grad()
+    def restart(self, generator: torch.Generator) -> None:
+        """Topics from clusters of the documents that the plan was made on; random ones where these are too few."""
+        batch, weight, _, _ = self.read({site.name: site for site in self._first[0]}, self._first[1])
+        num_words, num_topics = self.table_shape
+        rows = (batch.count.numpy(), batch.word.numpy(), batch.indptr.numpy())  # type: ignore[union-attr]
+        counts = sparse.csr_matrix(rows, shape=(batch.size, num_words), copy=True)  # not the batch's own memory
+        counts.sum_duplicates()
+        rng = np.random.default_rng(int(torch.randint(2**31 - 1, (), generator=generator)))
+        enough = int((np.diff(counts.indptr) > 0).sum()) >= num_topics
+        centres = STARTS["kmeans" if enough else "random"](counts, num_topics, rng).centres
+        behind = _TOKENS_A_DOCUMENT * weight * batch.size / num_topics
+        noise = rng.gamma(1.0, 0.1, size=centres.shape)
+        self.begin_from(torch.as_tensor(centres), behind, torch.as_tensor(noise))
 
     def begin_from(self, centres: Tensor, weight: float, noise: Tensor) -> None:
         """Topics round centres, worth so many tokens.

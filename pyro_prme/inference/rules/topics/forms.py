@@ -70,7 +70,7 @@ def word_form(terms: Sequence[Term]) -> WordForm:
         raise NotThisForm(f"words do not come from Dirichlet topics but from a {theta.variable.family.title}")
     tokens, value = _tokens(chosen)
     topic, word = _two_entries(theta)
-    if topic is not value or not isinstance(word, Gather):
+    if topic is not value or not (isinstance(word, Gather) or word in tokens):
         raise NotThisForm("topics are not indexed by the choice and then by the word")
     return WordForm(chosen.variable, theta.variable, tokens, _flat(word, tokens), _weight(term, tokens))
 

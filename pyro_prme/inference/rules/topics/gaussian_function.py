@@ -186,8 +186,8 @@ class FunctionFactors(Claim):
         (name,) = self.sites
         program, shape = factors.program, factors.program.families[name].shape
         keys = statistics_of(program, name)
-        powers = {key: float(key.removeprefix("exp:")) for key in keys if key != "x"}
-        if not set(powers.values()) <= {-1.0}:
+        powers = [key for key in keys if key != "x"]
+        if not all(key.startswith("exp:") and float(key.removeprefix("exp:")) == -1 for key in powers):
             raise ValueError(
                 f"The Gaussian update of {name} needs a model that has it linearly and as exp(-{name}) alone, such as "
                 "the logarithm of the scale of Gamma loadings: give another rule for it."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from pyro_prme.checks import choice
 from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.inference.claims import Claim, Refusal, Rule
 from pyro_prme.inference.options import RunOptions
@@ -39,8 +40,7 @@ class Topics(Rule):
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        if self.objective not in ("profiled", "plain"):
-            raise ValueError(f"objective is {self.objective!r}: choose 'profiled' or 'plain'.")
+        choice("objective", self.objective, ("profiled", "plain"))
 
     def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
         reasons: dict[str, str] = {}

@@ -1,0 +1,254 @@
+"""`make mutants`: the chosen faults and random ones, each with the fast tests of its folder; a score in a file.
+
+python -m tests.mutation --random 60 --seed 0 --report build/mutants.json
+python -m tests.mutation --random 0                   # the chosen ones alone
+python -m tests.mutation --folders equations --random 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from typing import Any, NamedTuple
+
+from tests.mutation.chosen_faults import CHOSEN
+
+__all__ = ["Mutant", "chosen_mutants", "noticing_tests", "random_mutants"]
+
+ROOT = Path(__file__).parents[2]
+
+#: The fast tests that are to notice a fault in a folder.
+TESTS = {
+    "equations": ["tests/test_updates.py", "tests/test_bounds.py", "tests/test_sticks.py"],
+    "conjugacy": ["tests/conjugacy"],
+    "inference": ["tests/inference"],
+    "models": ["tests/test_networks.py", "tests/test_model.py", "tests/inference"],
+    "answers": ["tests/test_posterior.py", "tests/inference"],
+}
+_MUTATED = ("equations", "inference", "conjugacy")  # at random
+
+_SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+
+
+class Mutant(NamedTuple):
+    """A file with a fault."""
+
+    what: str
+    path: str
+    content: str
+
+
+def chosen_mutants() -> list[Mutant]:
+    """One for each chosen fault; its place must be there, once."""
+    mutants = []
+    for fault in CHOSEN:
+        text = (ROOT / fault.path).read_text(encoding="utf-8")
+        if text.count(fault.right) != 1:
+            raise ValueError(f"{fault.path} has the line of the fault {fault.what!r} {text.count(fault.right)} times.")
+        mutants.append(Mutant(fault.what, fault.path, text.replace(fault.right, fault.wrong)))
+    return mutants
+
+
+def random_mutants(number: int, seed: int, folders: tuple[str, ...]) -> list[Mutant]:
+    """So many, spread over the folders' operators, numbers and conditions; messages, types and docstrings are left."""
+    places = []
+    for folder in folders:
+        for path in sorted((ROOT / "pyro_prme" / folder).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            places += [(name, index) for index in range(len(_targets(tree)))]
+    chosen = random.Random(seed).sample(places, min(number, len(places)))
+    return [_mutant(name, index) for name, index in sorted(chosen)]
+
+
+def _targets(tree: ast.AST) -> list[ast.AST]:
+    """Nodes that can be changed, in a fixed order."""
+    found: list[ast.AST] = []
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.Raise | ast.JoinedStr):  # messages
+            return
+        for field, value in ast.iter_fields(node):
+            if field in ("annotation", "returns", "decorator_list", "type_comment"):
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    visit(child)
+        if _changes(node):
+            found.append(node)
+
+    visit(tree)
+    return found
+
+
+def _changes(node: ast.AST) -> bool:
+    """Whether the node is an operator, a condition or a number that another can stand for."""
+    if isinstance(node, ast.BinOp):
+        strings = [isinstance(p, ast.Constant) and isinstance(p.value, str) for p in (node.left, node.right)]
+        return type(node.op) in _SWAPS and not any(strings)
+    if isinstance(node, ast.Compare):
+        return len(node.ops) == 1 and type(node.ops[0]) in _SWAPS
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub | ast.Not) and not isinstance(node.operand, ast.Constant)
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float)
+    return isinstance(node, ast.BoolOp | ast.AugAssign)
+
+
+def _mutant(path: str, index: int) -> Mutant:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    node: Any = _targets(tree)[index]
+    before = ast.unparse(node)
+    line, column, last, end = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+    if isinstance(node, ast.BinOp):
+        node.op = _SWAPS[type(node.op)]()
+    elif isinstance(node, ast.Compare):
+        node.ops = [_SWAPS[type(node.ops[0])]()]
+    elif isinstance(node, ast.BoolOp):
+        node.op = _SWAPS[type(node.op)]()
+    elif isinstance(node, ast.AugAssign):
+        node.op = _SWAPS.get(type(node.op), ast.Sub)()
+    elif isinstance(node, ast.UnaryOp):
+        node = node.operand
+    elif isinstance(node.value, bool):
+        node.value = not node.value
+    else:
+        node.value = node.value + 1
+    after = ast.unparse(node)
+    lines = text.encode().splitlines(keepends=True)  # columns are in bytes
+    head, tail = b"".join(lines[: line - 1]) + lines[line - 1][:column], lines[last - 1][end:] + b"".join(lines[last:])
+    changed = (
+        (head + f"({after})".encode() + tail) if not isinstance(node, ast.AugAssign) else head + after.encode() + tail
+    )
+    return Mutant(f"line {line}: {before} became {after}", path, changed.decode())
+
+
+def noticing_tests(path: str) -> list[str]:
+    """The tests that are to notice a fault in a file."""
+    return TESTS[path.split("/")[1]]
+
+
+def noticed(mutant: Mutant, folder: Path, seconds: float) -> tuple[str, float]:
+    """How the tests of its folder end with a fault: "killed", "survived" or "too long", and in how many seconds."""
+    target = folder / mutant.path
+    whole = target.read_text(encoding="utf-8")
+    target.write_text(mutant.content, encoding="utf-8")
+    begin = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
+    try:
+        end = _run([*command, *noticing_tests(mutant.path)], folder, seconds)
+    finally:
+        target.write_text(whole, encoding="utf-8")
+    return {0: "survived", None: "too long"}.get(end, "killed"), time.monotonic() - begin
+
+
+def _run(command: list[str], folder: Path, seconds: float) -> int | None:
+    places = {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(command, cwd=folder, env=os.environ | places, capture_output=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    return done.returncode
+
+
+def copied(place: Path, number: int) -> Queue[Path]:
+    """Copies of the project, one for each worker."""
+    copies: Queue[Path] = Queue()
+    for i in range(number):
+        for name in ("pyro_prme", "tests", "docs", "pyproject.toml"):
+            source, target = ROOT / name, place / str(i) / name
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "reference_images", "api"))
+            else:
+                shutil.copy(source, target)
+        copies.put(place / str(i))
+    return copies
+
+
+def main() -> int:
+    """Exit code 1 if a chosen fault survives, or fewer than nine of ten random ones are noticed."""
+    parser = argparse.ArgumentParser(prog="tests.mutation", description=__doc__.splitlines()[0])
+    parser.add_argument("--random", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folders", nargs="+", default=list(_MUTATED), choices=_MUTATED)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--report", type=Path)
+    arguments = parser.parse_args()
+    folders = tuple(arguments.folders)
+    chosen = chosen_mutants() if set(folders) == set(_MUTATED) else []
+    mutants = [("chosen", m) for m in chosen]
+    mutants += [("random", m) for m in random_mutants(arguments.random, arguments.seed, folders)]
+    with tempfile.TemporaryDirectory() as place:
+        copies = copied(Path(place), arguments.workers)
+        whole: dict[str, float] = {}
+        for tests in {tuple(noticing_tests(m.path)) for _, m in mutants}:
+            begin, folder = time.monotonic(), copies.get()
+            command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
+            if _run(command, folder, 1800) != 0:
+                print(f"The tests fail without a fault: {' '.join(tests)}", file=sys.stderr)
+                return 2
+            copies.put(folder)
+            whole[" ".join(tests)] = time.monotonic() - begin
+
+        def attempt(kind_and_mutant: tuple[str, Mutant]) -> dict[str, Any]:
+            kind, mutant = kind_and_mutant
+            folder = copies.get()
+            try:
+                end, seconds = noticed(mutant, folder, 60 + 4 * whole[" ".join(noticing_tests(mutant.path))])
+            finally:
+                copies.put(folder)
+            print(f"{end:9} {mutant.path}: {mutant.what}", flush=True)
+            return {"kind": kind, "path": mutant.path, "what": mutant.what, "end": end, "seconds": round(seconds, 1)}
+
+        with ThreadPoolExecutor(arguments.workers) as workers:
+            found = list(workers.map(attempt, mutants))
+    return _report(found, arguments)
+
+
+def _report(found: list[dict[str, Any]], arguments: argparse.Namespace) -> int:
+    scores = {}
+    for kind in ("chosen", "random"):
+        ends = [mutant["end"] != "survived" for mutant in found if mutant["kind"] == kind]
+        if ends:
+            scores[kind] = {"mutants": len(ends), "killed": sum(ends), "share": round(sum(ends) / len(ends), 3)}
+    print(json.dumps(scores))
+    if arguments.report:
+        arguments.report.parent.mkdir(parents=True, exist_ok=True)
+        content = {"seed": arguments.seed, "scores": scores, "mutants": found}
+        arguments.report.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    bad = scores.get("chosen", {}).get("share", 1.0) < 1 or scores.get("random", {}).get("share", 1.0) < 0.9
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Faults in the wiring, each of which once went unnoticed or easily could: a place, what is right, and what is wrong.
+
+A place that is gone is an error of `make mutants`: look where the line went, and break it there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["CHOSEN", "Chosen"]
+
+
+class Chosen(NamedTuple):
+    """A fault."""
+
+    what: str
+    path: str
+    right: str
+    wrong: str
+
+
+CHOSEN = (
+    Chosen(
+        "batches of the running bound are weighted equally",
+        "pyro_prme/inference/trainer.py",
+        "totals[name] = totals.get(name, 0.0) + share * term\n        return self.workers",
+        "totals[name] = totals.get(name, 0.0) + term\n        return self.workers",
+    ),
+    Chosen(
+        "a seed weighs a document and not ten tokens of each",
+        "pyro_prme/inference/topic_starts.py",
+        "_TOKENS_A_DOCUMENT * counts.shape[0] / num_topics",
+        "1.0",
+    ),
+    Chosen(
+        "the posterior's E-steps stop early",
+        "pyro_prme/answers/sites.py",
+        "CONVERGED = RunOptions(sweeps=200, word_tolerance=1e-4)",
+        "CONVERGED = RunOptions(sweeps=2)",
+    ),
+    Chosen(
+        "each batch counts as the whole corpus in batch mode",
+        "pyro_prme/inference/trainer.py",
+        "share if online else share * len(rows) / len(self.data)",
+        "share",
+    ),
+    Chosen(
+        "gradient steps do not hold what the E-step found",
+        "pyro_prme/inference/trainer.py",
+        "held = RunOptions(held=run.local)",
+        "held = RunOptions()",
+    ),
+    Chosen(
+        "a claim's own learning rate is not used",
+        "pyro_prme/inference/optimisers.py",
+        '"lr": claim.learning_rate, "weight_decay": 0.0',
+        '"lr": learning_rate, "weight_decay": 0.0',
+    ),
+    Chosen(
+        "weight decay reaches the sticks",
+        "pyro_prme/inference/optimisers.py",
+        '"lr": claim.learning_rate, "weight_decay": 0.0',
+        '"lr": claim.learning_rate, "weight_decay": weight_decay',
+    ),
+    Chosen(
+        "the start does not centre ell",
+        "pyro_prme/inference/topic_guide.py",
+        "    roots -= roots.mean(0)\n",
+        "",
+    ),
+    Chosen(
+        "the start takes no square roots for ell",
+        "pyro_prme/inference/topic_guide.py",
+        "roots = np.sqrt(centres)",
+        "roots = centres.copy()",
+    ),
+    Chosen(
+        "k-means takes no square roots",
+        "pyro_prme/inference/topic_starts.py",
+        "_lloyd(frequencies.sqrt(), num_topics, rng)",
+        "_lloyd(frequencies, num_topics, rng)",
+    ),
+    Chosen(
+        "a point has no Jacobian",
+        "pyro_prme/inference/rules/point.py",
+        "        if not self.with_jacobian:\n            return None",
+        "        if True:\n            return None",
+    ),
+    Chosen(
+        "a point is kept for a subsampled plate",
+        "pyro_prme/inference/rules/point.py",
+        "any(frame.size != frame.full_size for frame in",
+        "any(False for frame in",
+    ),
+    Chosen(
+        "hidden words are not made up for in the length that g sees",
+        "pyro_prme/models/networks/encoders.py",
+        "kept = 1 - word_dropout * torch.rand(",
+        "kept = 1 - 0.5 * word_dropout * torch.rand(",
+    ),
+    Chosen(
+        "a natural step goes all the way",
+        "pyro_prme/inference/rules/conjugate.py",
+        "target if rate == 1 else",
+        "target if rate > 0 else",
+    ),
+    Chosen(
+        "pending statistics are replaced and not added",
+        "pyro_prme/inference/rules/conjugate.py",
+        "key: share * part if pending is None else pending[key] + share * part",
+        "key: share * part",
+    ),
+    Chosen(
+        "the size of the corpus is left out of the topics' statistics",
+        "pyro_prme/inference/rules/topics/claim.py",
+        "found.step.statistics, share * found.weight)",
+        "found.step.statistics, share)",
+    ),
+)
