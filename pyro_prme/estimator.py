@@ -247,7 +247,9 @@ class PRMETopicModel(FittedTopicModel):
             return state
         trainer = state.pop("trainer_", None)
         if trainer is not None:
-            kept = {name: part for name, part in trainer.state_dict().items() if name not in ("model", "guide")}
+            kept = {
+                name: part for name, part in trainer.state_dict().items() if name not in ("model", "guide", "memory")
+            }
             state["_paused"] = kept if trainer.options.mode == "online" else None
         state["_learned"] = {"model": self.model_.state_dict(), "guide": self.guide_.state_dict()}
         for name in ("model_", "guide_", "posterior_"):

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 import pyro_prme
 from pyro_prme import Batch, Corpus, PRMEGuide, Trainer, build, save_corpus
 from pyro_prme.cli.command import app
-from pyro_prme.cli.show import as_csv
+from pyro_prme.cli.show import as_csv, held_out_score
 from pyro_prme.runs import fitting
 from pyro_prme.runs.locks import LOCK
 from pyro_prme.runs.run_files import read_record, read_tensors
@@ -280,7 +280,7 @@ WRONG_OPTIONS = [
     (["--alpha", "inf"], "--alpha is inf: it must be a finite number above 0."),
     (["--beta", "0"], "--beta is 0.0: it must be a finite number above 0."),
     (["--gamma0", "nan"], "--gamma0 is nan: it must be a finite number above 0."),
-    (["--preset", ""], "--preset is '': it must be one of default, predictive, paper."),
+    (["--preset", ""], "--preset is '': it must be one of default, dirichlet, predictive, paper."),
     (["--model", "lda"], "--model is 'lda': it must be one of prme, hdp, diln."),
     (["--mode", "fast"], "--mode is 'fast': it must be one of batch, online."),
     (["--min-df", "-1"], "--min-df is -1.0: it must be a whole number of documents"),
@@ -694,3 +694,10 @@ def test_the_python_of_the_readme_runs():
     model = names["LogNormalLoadings"](4, 32, 40)
     plan = PRMEGuide(model).plan(Batch.from_csr(small_corpus().counts, range(5)))
     assert "LogNormal" in plan["Z"].reason
+
+
+def test_a_fit_says_which_epoch_scored_best_if_it_is_not_the_last():
+    records = [{"epoch": n, "perplexity": p} for n, p in ((1, 12.0), (2, 10.0), (3, 11.0))]
+    assert held_out_score(records) == ", held-out perplexity 11.0 (best after 2 epochs: 10.0)"
+    assert held_out_score(records[:2]) == ", held-out perplexity 10.0"
+    assert held_out_score([{"epoch": 1}]) == ""

@@ -314,7 +314,11 @@ BAD_INPUT = {
     "no epochs": (planted, {"max_iter": 0}, "max_iter is 0"),
     "a float of topics": (planted, {"n_components": 2.5}, "n_components is 2.5"),
     "unknown model": (planted, {"model": "lda2"}, "model is 'lda2': it must be one of"),
-    "unknown preset": (planted, {"preset": "best"}, "preset is 'best': it must be one of default, predictive, paper"),
+    "unknown preset": (
+        planted,
+        {"preset": "best"},
+        "preset is 'best': it must be one of default, dirichlet, predictive, paper",
+    ),
     "unknown mode": (planted, {"mode": "fast"}, "mode is 'fast'"),
     "unknown start": (planted, {"start": "best"}, "start is 'best'"),
     "beta of 0": (planted, {"beta": 0.0}, "beta is 0.0: it must be a finite number above 0"),

@@ -26,7 +26,7 @@ import pyro_prme as prme
 DATA = Path(__file__).parents[3] / "shared" / "data"
 RESULTS = Path(__file__).parent / "results"
 OBSERVED = (0.9, 0.5, 0.1)
-VALIDATION = {"nyt": 500, "20news": 1000, "nips": 200}  # documents of train
+VALIDATION = {"snippets": 1000, "nyt": 500, "20news": 1000, "nips": 200}  # documents of train
 
 #: Settings of `build` and `TrainOptions` over the defaults. HDP, DILN and PRME in the scale are the paper's models.
 MODELS: dict[str, dict[str, Any]] = {

@@ -26,6 +26,7 @@ from pyro_prme.cli.show import (
     as_table,
     corpus_of_run,
     echo,
+    held_out_score,
     print_version,
     topic_lines,
     topic_rows,
@@ -111,8 +112,8 @@ def fit(
     batch_size: Annotated[int | None, typer.Option(help="Documents a step.", show_default="500")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.", show_default="0")] = None,
     alpha: Annotated[float | None, typer.Option(help="Concentration of the sticks.", show_default="1")] = None,
-    beta: Annotated[float | None, typer.Option(help="Total shape of a document's loadings.", show_default="5")] = None,
-    gamma0: Annotated[float | None, typer.Option(help="Dirichlet parameter of topics.", show_default="0.2")] = None,
+    beta: Annotated[float | None, typer.Option(help="Total shape of a document's loadings.", show_default="3")] = None,
+    gamma0: Annotated[float | None, typer.Option(help="Dirichlet parameter of topics.", show_default="0.05")] = None,
     held_out: Annotated[
         str | None,
         typer.Option(help="Documents to score while fitting: a corpus, or a fraction of this one kept out of the fit."),
@@ -184,7 +185,7 @@ def _fit(corpus: str, vocab: Path | None, out: Path, settings: dict[str, Any], r
         again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out), "--resume"]
         raise _stopped(stop, out, shlex.join(again)) from None
     last = trainer.history[-1]
-    score = f", held-out perplexity {last['perplexity']:.1f}" if "perplexity" in last else ""
+    score = held_out_score(trainer.history)
     used = f"{posterior.num_topics_used} of {settings['build']['num_topics']} topics in use"
     echo(f"{out}: {len(trainer.history)} epochs, bound {last['bound']:.6g}{score}, {used}.")
     echo(next_commands(out, corpus, vocab))

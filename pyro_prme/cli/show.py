@@ -33,6 +33,7 @@ __all__ = [
     "corpus_of_run",
     "csv_cell",
     "echo",
+    "held_out_score",
     "print_version",
     "topic_lines",
     "topic_rows",
@@ -115,6 +116,16 @@ def topic_rows(
             row["correlations"] = [{"topic": int(j), "correlation": float(correlations[k, j])} for j in strongest]
         rows.append(row)
     return rows
+
+
+def held_out_score(history: Sequence[Mapping[str, Any]]) -> str:
+    """The last held-out score of a fit, and the best one where an earlier epoch has it; nothing without scores."""
+    scored = [record for record in history if "perplexity" in record]
+    if not scored:
+        return ""
+    last, best = scored[-1], min(scored, key=lambda record: record["perplexity"])
+    text = f", held-out perplexity {last['perplexity']:.1f}"
+    return text if best is last else f"{text} (best after {best['epoch']} epochs: {best['perplexity']:.1f})"
 
 
 def topic_lines(rows: Sequence[Mapping[str, Any]], most: int | None = None) -> list[str]:

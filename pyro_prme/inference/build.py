@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 
 from pyro_prme.checks import all_settings, choice
 from pyro_prme.inference.rules import Topics
+from pyro_prme.inference.rules.topics import OwnCountsOut
 from pyro_prme.inference.topic_guide import PRMEGuide
 from pyro_prme.models.diln import DILN
 from pyro_prme.models.networks.encoders import BagOfWordsEncoder, TopicEncoder
@@ -24,16 +26,26 @@ MODELS: dict[str, type[TopicModel]] = {"prme": PRME, "hdp": HDP, "diln": DILN}
 #: Where PRME has its random function.
 FORMS: dict[str, type[PRME]] = {"shape": ShapePRME, "scale": PRME}
 
-#: What the guide has for theta: whether topics are points.
-TOPICS: dict[str, bool] = {"dirichlet": False, "point": True}
+#: What the guide has for theta: "dirichlet" as the paper, "point", or "own-counts-out", see `OwnCountsOut`.
+TOPICS = ("dirichlet", "point", "own-counts-out")
 
 #: What decides to which topics words are assigned: exp(E ln Z), as in the paper, or E Z; see `Topics`.
 LOADINGS: dict[str, bool] = {"log": False, "mean": True}
 
-#: Settings of `build` and of the trainer that belong together; "predictive" scored best on validation documents
-#: (`benchmarks/paper/NOTES.md`), "paper" is the paper's own.
+#: Settings of `build` and of the trainer that belong together: "default" scored best on validation documents
+#: (`benchmarks/paper/NOTES.md`), "dirichlet" has the paper's factors and our inference, "predictive" topics as points,
+#: "paper" is the paper's own.
 PRESETS: dict[str, dict[str, Any]] = {
-    "default": {},
+    "default": {
+        "topics": "own-counts-out",
+        "objective": "completion",
+        "beta": 3.0,
+        "gamma0": 0.05,
+        "h_scale": 10.0,
+        "decoder_hidden": (),
+        "learning_rate": 5e-3,
+    },
+    "dirichlet": {},
     "predictive": {"topics": "point", "loadings": "mean", "gamma0": 0.02, "decoder_hidden": ()},
     "paper": {
         "form": "scale",
@@ -58,6 +70,7 @@ def build(
     beta: float = 5.0,
     gamma0: float = 0.2,
     embedding_dim: int = 20,
+    h_scale: float = 1.0,
     encoder: str = "topics",
     encoder_hidden: tuple[int, ...] = (100,),
     decoder_hidden: tuple[int, ...] = (80, 80),
@@ -76,26 +89,34 @@ def build(
     Args:
         num_topics, vocab_size, num_documents: K, D and N.
         model: a key of `MODELS`.
-        alpha, beta, gamma0: see `PRME`.
+        alpha, beta, gamma0, h_scale: see `PRME`.
         embedding_dim: length of h and of ell.
         encoder: "topics" (`TopicEncoder`) or "words" (`BagOfWordsEncoder`, as the paper).
         encoder_hidden, decoder_hidden: widths of the hidden layers; a decoder without any is a `LinearDecoder`.
         batch_norm, residual, word_dropout: see `networks`.
         form: a key of `FORMS`, for the model "prme".
-        topics: a key of `TOPICS`.
-        loadings: a key of `LOADINGS`.
-        objective: see `Topics`.
+        topics: one of `TOPICS`.
+        loadings: a key of `LOADINGS`; topics without own counts have their own way, whatever is given.
+        objective: see `Topics`, or `OwnCountsOut`.
         stick_rate: see `PRMEGuide`.
         seed: see above.
     """
-    choices: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    choices: tuple[tuple[str, str, Iterable[str]], ...] = (
         ("model", model, MODELS), ("form", form, FORMS), ("topics", topics, TOPICS), ("loadings", loadings, LOADINGS),
     )  # fmt: skip
     for key, value, known in choices:
         choice(key, value, known)
     choice("encoder", encoder, ("topics", "words"))
     all_settings(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents, embedding_dim=embedding_dim)
-    all_settings(alpha=alpha, beta=beta, gamma0=gamma0, word_dropout=word_dropout, stick_rate=stick_rate, seed=seed)
+    all_settings(
+        alpha=alpha,
+        beta=beta,
+        gamma0=gamma0,
+        h_scale=h_scale,
+        word_dropout=word_dropout,
+        stick_rate=stick_rate,
+        seed=seed,
+    )
     all_settings(encoder_hidden=encoder_hidden, decoder_hidden=decoder_hidden, batch_norm=batch_norm, residual=residual)
     design = {"batch_norm": batch_norm, "residual": residual}
     parts: dict[str, Any] = {}
@@ -104,7 +125,7 @@ def build(
         if model == "prme":
             sizes = num_topics, embedding_dim, embedding_dim
             decoder = Decoder(*sizes, decoder_hidden, **design) if decoder_hidden else LinearDecoder(*sizes)
-            parts = {"h_dim": embedding_dim, "ell_dim": embedding_dim, "decoder": decoder}
+            parts = {"h_dim": embedding_dim, "ell_dim": embedding_dim, "h_scale": h_scale, "decoder": decoder}
         program = (FORMS[form] if model == "prme" else MODELS[model])(
             num_topics,
             vocab_size,
@@ -121,6 +142,10 @@ def build(
             network = BagOfWordsEncoder(
                 vocab_size, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout, sparse=True
             )
-        rule = Topics(objective, by_mean=LOADINGS[loadings], points=TOPICS[topics])
+        rule: Topics | OwnCountsOut
+        if topics == "own-counts-out":
+            rule = OwnCountsOut(objective)
+        else:
+            rule = Topics(objective, by_mean=LOADINGS[loadings], points=topics == "point")
         guide = PRMEGuide(program, network, topics=rule, stick_rate=stick_rate)
     return program, guide

@@ -76,6 +76,8 @@ class Claim(nn.Module):
     covered: tuple[str, ...] = ()
     #: Whether its terms of the bound have one for the logarithm of a sum, see `RunOptions.bound`.
     bounds_a_sum: bool = False
+    #: The name of the number that a fit reports, where that is no bound.
+    score: str | None = None
     #: By site, why a rule that was preferred to this one does not hold.
     instead_of: Mapping[str, str] = MappingProxyType({})
     #: Which site plays which role in a model of topics, where the claim knows.
@@ -110,6 +112,13 @@ class Claim(nn.Module):
             run: on a batch.
             share: of this run in what the step is made of; the shares of all runs add up to one.
         """
+
+    def memory_of_data(self) -> dict[str, Tensor]:
+        """What the claim remembers of single rows of the data: a fit that goes on needs it, answers do not."""
+        return {}
+
+    def remember_data(self, memory: Mapping[str, Tensor], data: Any) -> None:
+        """Takes up what `memory_of_data` gave, for rows of the data."""
 
     def pending_parts(self) -> list[Tensor]:
         """What is pending, as tensors that several workers may add up in place before the natural step."""

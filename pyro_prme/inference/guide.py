@@ -122,12 +122,15 @@ class ClosedFormGuide(PyroModule):
         return found
 
     def bound_name(self, bound: str = "epsilon") -> str:
-        """Which bound the numbers of a run are.
+        """Which bound, or what else, the numbers of a run are.
 
         Args:
             bound: of the run's options.
         """
         claims: list[Any] = list(self.claims)
+        score = next((claim.score for claim in claims if claim.score is not None), None)
+        if score is not None:
+            return score
         return NORMALIZERS[bound] if any(claim.bounds_a_sum for claim in claims) else "ELBO"
 
     @property

@@ -299,6 +299,7 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """All that a later trainer on the same data needs to go on as if never interrupted."""
         model = self.guide.model
+        claims: Any = list(self.guide.claims)
         return {
             "model": model.state_dict() if isinstance(model, nn.Module) else {},
             "guide": self.guide.state_dict(),
@@ -307,6 +308,7 @@ class Trainer:
             "numpy_state": self.rng.bit_generator.state,
             "steps": self.steps,
             "history": self.history,
+            "memory": {str(i): claim.memory_of_data() for i, claim in enumerate(claims)},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -314,6 +316,9 @@ class Trainer:
         if isinstance(self.guide.model, nn.Module):
             self.guide.model.load_state_dict(state["model"])
         self.guide.load_state_dict(state["guide"])
+        claims: Any = list(self.guide.claims)
+        for i, part in state.get("memory", {}).items():
+            claims[int(i)].remember_data(part, self.data)
         for optimiser, part in zip(self.optimisers, state["optimizers"], strict=True):
             optimiser.load_state_dict(copy.deepcopy(part))
         self._torch_state = state["torch_state"]

@@ -147,6 +147,7 @@ def save_run(
         raise ValueError(f"The trainer's data are {type(data).__name__}: a run is one of a model of counts.")
     counts = sparse.csr_matrix(data.counts)
     tensors = {f"{part}.{name}": value for part in ("model", "guide") for name, value in state[part].items()}
+    tensors |= {f"memory.{i}.{name}": x for i, part in state["memory"].items() for name, x in part.items()}
     tensors["torch_state"] = state["torch_state"]
     for name, array in (summary or {}).items():
         tensors[f"summary.{name}"] = torch.from_numpy(np.array(array))
@@ -212,6 +213,10 @@ def resume(
         state: dict[str, Any] = {
             part: _checked(module, _under(f"{part}.", tensors), part) for part, module in modules.items()
         }
+        state["memory"] = {}
+        for name, tensor in _under("memory.", tensors).items():
+            claim, _, part = name.partition(".")
+            state["memory"].setdefault(claim, {})[part] = tensor
         pairs = zip(trainer.optimisers, record["optimizers"], strict=True)
         state["optimizers"] = [from_parts(i, *pair, tensors) for i, pair in enumerate(pairs)]
         state["torch_state"] = tensors["torch_state"]

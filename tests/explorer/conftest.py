@@ -39,8 +39,8 @@ def fitted(**settings: Any) -> tuple[prme.Posterior, prme.Corpus]:
 
 @pytest.fixture(scope="session")
 def shape_fit() -> tuple[prme.Posterior, prme.Corpus]:
-    """f in the shape, and embeddings of two dimensions, which the map shows whole."""
-    return fitted(embedding_dim=2)
+    """Dirichlet topics, whose updates the page has; f in the shape; embeddings of two dimensions, shown whole."""
+    return fitted(preset="dirichlet", embedding_dim=2)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Own counts out as a rule: its plan, what topics hold after each kind of step, and what gradients are of."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.trainer import Trainer, TrainOptions
 from pyro_prme.kernels.own_counts import ONE, Kept, add_kept_
+from pyro_prme.models.networks.layers import LinearDecoder
 from pyro_prme.models.prme import PRME, ShapePRME
 from tests.inference.fits import corpus
 
@@ -172,3 +175,39 @@ def test_memory_knows_documents_by_their_rows_and_forgets_other_data():
     memory.restore(state, other)
     assert memory.held(other, rows, indptr, count).tokens.tolist() == [1.0, 2.0, 3.0]
     assert float(memory.held(other, rows, torch.tensor([0, 1, 3]), count).tokens.sum()) == 0  # other lengths
+    with pytest.raises(ValueError, match="out of range"):
+        memory.restore(state | {"begin": state["begin"] + 9}, other)
+    with pytest.raises(ValueError, match="do not fit together"):
+        memory.restore(state | {"share": state["share"][:1]}, other)
+
+
+def test_a_fit_that_is_taken_up_goes_on_as_if_never_interrupted():
+    fit, again = trainer(), trainer()
+    fit.fit(2)
+    state = copy.deepcopy({name: part for name, part in fit.state_dict().items()})
+    again.load_state_dict(state)
+    for one in (fit, again):
+        one.epoch()
+    assert fit.history[-1] == again.history[-1]
+    torch.testing.assert_close(fit.guide.topics.gamma, again.guide.topics.gamma, rtol=0, atol=0)
+    lost = trainer()
+    lost.load_state_dict(state | {"memory": {}})
+    lost.epoch()
+    assert lost.history[-1]["bound"] != pytest.approx(fit.history[-1]["bound"], rel=1e-3)
+
+
+def test_the_default_of_the_doors_leaves_own_counts_out_and_says_so():
+    fitted = prme.PRMETopicModel(4, max_iter=2, random_state=0).fit(corpus())
+    rule = fitted.guide_.topics.rule
+    assert isinstance(rule, OwnCountsOut)
+    assert rule.objective == "completion"
+    assert isinstance(fitted.model_, ShapePRME)
+    assert isinstance(fitted.model_.decoder, LinearDecoder)
+    assert (fitted.model_.beta, fitted.model_.gamma0, fitted.model_.h_scale) == (3.0, 0.05, 10.0)
+    assert fitted.trainer_.options.learning_rate == 5e-3
+    assert "own counts out" in repr(fitted.posterior_)
+    assert fitted.history_[0]["bound_name"] == "log probability of each word given all others"
+    dirichlet = prme.PRMETopicModel(4, preset="dirichlet", max_iter=1, random_state=0).fit(corpus())
+    assert not isinstance(dirichlet.guide_.topics.rule, OwnCountsOut)
+    assert dirichlet.model_.gamma0 == 0.2
+    assert prme.PRMETopicModel(4, model="diln", max_iter=1, random_state=0).fit(corpus()).perplexity(corpus()) < 40

@@ -9,10 +9,11 @@ from pyro_prme.corpora.batch import Batch
 from pyro_prme.equations.sticks import stick_weights
 from pyro_prme.inference.rules import AmortisedNormal, Point
 from pyro_prme.inference.rules.amortised import Amortised
+from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.trainer import Trainer, TrainOptions
 from pyro_prme.models.networks.encoders import TopicEncoder
-from pyro_prme.models.priors import FiniteDirichletPRME, LogNormalPRME, PitmanYorPRME
+from pyro_prme.models.priors import FiniteDirichletPRME, HorseshoePRME, LogNormalPRME, PitmanYorPRME
 from pyro_prme.models.prme import PRME
 from pyro_prme.models.topic_model import HDP
 from tests.models.swapped import EMBEDDED, D, K, N, corpus, number
@@ -204,3 +205,27 @@ def test_a_normal_from_a_network_is_refused_for_what_no_document_has():
     guide = PRMEGuide(PRME(K, D, N, **EMBEDDED), rules={"ell": AmortisedNormal(lambda size: TopicEncoder(K, size))})
     with pytest.raises(ValueError, match="it does not belong to the documents of a batch"):
         guide.plan(Batch.from_csr(corpus()))
+
+
+# where a fit begins, without compiled topics or without points
+
+
+def test_topics_that_the_engine_holds_are_read_by_words_and_begin_at_clusters():
+    guide = PRMEGuide(LogNormalPRME(K, D, N, **EMBEDDED))
+    guide.plan(Batch.from_csr(corpus()))
+    table = topic_table(list(guide.claims))
+    words = torch.tensor([3, 0, 7])
+    torch.testing.assert_close(table.mean_rows(words), guide.posterior("theta").mean[:, words].mT)
+    before, centres = table.concentration.clone(), torch.rand(K, D)
+    table.begin_from(centres, 10.0, torch.ones(K, D))
+    torch.testing.assert_close(table.concentration, before + 10 * centres + 1)
+    Trainer(guide, Counts(corpus()), TrainOptions(batch_size=N))
+    shares = table.mean_rows(torch.arange(D)).mT  # each topic has three words of its own
+    assert float(shares.topk(3).values.sum(-1).min()) > 0.4  # a quarter without clusters
+
+
+def test_places_with_a_normal_begin_where_points_would():
+    guide = PRMEGuide(HorseshoePRME(K, D, N, **EMBEDDED))
+    Trainer(guide, Counts(corpus()), TrainOptions(batch_size=N))
+    torch.testing.assert_close(guide.posterior("ell").mean.norm(dim=-1), torch.ones(K))
+    torch.testing.assert_close(guide.claim("lambda").value().detach(), torch.ones(K))  # the median of a half-Cauchy

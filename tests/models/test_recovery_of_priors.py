@@ -210,7 +210,7 @@ def test_documents_say_which_topics_go_together_and_the_amplitude_is_too_small(s
     counts, _ = simulate_corpus(truth, [200] * N, seed, theta=pairs(K), V=equal_sticks(K), ell=ell)
     torch.manual_seed(seed)
     model = GaussianProcessPRME(K, 2 * K, N, ell_dim=5, beta=20.0)
-    guide = fitted(model, counts, 60, equal_sticks(K), seed=seed, batch_size=200, learning_rate=0.02)
+    guide = fitted(model, counts, 120, equal_sticks(K), seed=seed, batch_size=200, learning_rate=0.02)
     centre, above = torch.eye(K) - 1 / K, torch.triu_indices(K, K, 1).unbind()
     with torch.no_grad():
         S = [centre @ x @ centre for x in (model.covariance(guide.posterior("ell").v), truth.covariance(ell))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -109,11 +110,18 @@ class Memory:
         arrays |= {"topics": self._topics[: self._used], "shares": self._shares[: self._used]}
         return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
-    def restore(self, state: dict[str, Tensor], data: Any) -> None:
-        """Goes on from a state, for rows of the data."""
+    def restore(self, state: Mapping[str, Tensor], data: Any) -> None:
+        """Goes on from a state, for rows of the data; raises ValueError if the state is not sound."""
+        arrays = {name: state[name].numpy().copy() for name in self.state()}
+        begin, size, topics, shares = (arrays[name] for name in ("begin", "size", "topics", "shares"))
+        rows = {arrays[name].shape for name in ("begin", "size", "share", "pending")}
+        if len(rows) > 1 or topics.shape != shares.shape or topics.shape[1:] != (self.keep,):
+            raise ValueError("What topics hold of the documents has arrays that do not fit together.")
+        if ((begin < 0) | (size < 0) | (begin + size > len(topics))).any() or (topics < 0).any() or (shares < 0).any():
+            raise ValueError("What topics hold of the documents has numbers out of range.")
         self.forget()
-        for name, array in state.items():
-            setattr(self, f"_{name}", array.numpy().copy())
+        for name, array in arrays.items():
+            setattr(self, f"_{name}", array)
         self._used, self._data = len(self._topics), weakref.ref(data)
 
 

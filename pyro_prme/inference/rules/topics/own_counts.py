@@ -96,6 +96,8 @@ class OwnCountsOutFactors(TopicFactors):
     def __init__(self, rule: OwnCountsOut, structure: Structure, words: str, roles: Mapping[str, str]) -> None:
         super().__init__(rule, structure, words, roles)  # type: ignore[arg-type]
         self.slow = ()
+        self.bounds_a_sum = False
+        self.score = "log probability of each word given all others"
         self.memory = Memory(rule.keep)
 
     def title(self, name: str) -> str:
@@ -245,6 +247,14 @@ class OwnCountsOutFactors(TopicFactors):
     def natural_step(self, rate: float) -> None:
         super().natural_step(rate)
         self.memory.step(rate)
+
+    def memory_of_data(self) -> dict[str, Tensor]:
+        return self.memory.state()
+
+    def remember_data(self, memory: Mapping[str, Tensor], data: Any) -> None:
+        if len(memory["topics"]) and int(memory["topics"].max()) >= self.gamma.shape[1]:
+            raise ValueError("What topics hold of the documents has more topics than the model.")
+        self.memory.restore(memory, data)
 
     def set(self, gamma: Tensor) -> None:
         super().set(gamma)
