@@ -11,6 +11,7 @@ import torch
 from pyro import distributions as dist
 from torch import Tensor
 
+from pyro_prme.inference import ClosedFormGuide, FitOptions, fit
 from pyro_prme.inference.claims import Claim, OpenClaim, Refusal, Rule
 from pyro_prme.inference.rules import Conjugate, FromPrior, MeanFieldNormal, Point, Topics
 from pyro_prme.testing import RuleError, check_rule
@@ -226,3 +227,15 @@ def test_a_compiled_update_that_is_off_is_red(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(check, "difference_from_engine", lambda claim, structure: 0.02)
     with pytest.raises(RuleError, match=r"The compiled update of \w+ differs from dF/dmu by 2e-02"):
         check_rule(Topics(), models.lda, *models.CASES["lda"].args())
+
+
+def test_a_guides_own_claims_pass_and_the_guide_is_left_alone() -> None:
+    guide = ClosedFormGuide(models.normal_gamma)
+    fit(guide, X, options=FitOptions(progress=False))
+    before = guide.posterior("tau").mean
+    report = check_rule(guide, X, site="tau")
+    assert (report.rule, report.site) == ("ConjugateFactors", "tau")
+    assert report.seen("update")
+    assert torch.equal(guide.posterior("tau").mean, before)
+    args = models.CASES["lda"].args()
+    assert check_rule(ClosedFormGuide(models.lda), *args, site="phi").seen("update")

@@ -4,14 +4,13 @@ Open it to teach the closed-form rules a new posterior family: register one func
 """
 
 from functools import singledispatch
-from typing import Any
 
 import torch
 from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-__all__ = ["expected", "expected_exp_neg", "expected_log", "expected_log_rows", "natural_parameters"]
+__all__ = ["expected", "expected_exp_neg", "expected_log", "expected_log_rows"]
 
 
 @singledispatch
@@ -75,34 +74,3 @@ def _(q: dist.Normal, value: Tensor) -> Tensor:
 @expected_log_rows.register(torch.distributions.Dirichlet)
 def _(q: dist.Dirichlet, value: Tensor, words: Tensor) -> Tensor:
     return torch.digamma(q.concentration.mT[words]) - torch.digamma(q.concentration.sum(-1))
-
-
-@singledispatch
-def natural_parameters(q: Distribution) -> tuple[Tensor, ...] | None:
-    """Natural parameters of a posterior, in which statistics add; None for a family that is not registered."""
-    return None
-
-
-@natural_parameters.register(torch.distributions.Gamma)
-def _(q: Any) -> tuple[Tensor, ...]:
-    return q.concentration, q.rate
-
-
-@natural_parameters.register(torch.distributions.Dirichlet)
-def _(q: Any) -> tuple[Tensor, ...]:
-    return (q.concentration,)
-
-
-@natural_parameters.register(torch.distributions.Beta)
-def _(q: Any) -> tuple[Tensor, ...]:
-    return q.concentration1, q.concentration0
-
-
-@natural_parameters.register(torch.distributions.Normal)
-def _(q: Any) -> tuple[Tensor, ...]:
-    return q.loc / q.variance, 1 / q.variance
-
-
-@natural_parameters.register(torch.distributions.MultivariateNormal)
-def _(q: Any) -> tuple[Tensor, ...]:
-    return (q.precision_matrix @ q.loc.unsqueeze(-1)).squeeze(-1), q.precision_matrix

@@ -12,14 +12,12 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pyro_prme.conjugacy import Ascent, Structure, find_structure
-from pyro_prme.guide import ClosedFormGuide as GuideOfRules
 from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Refusal, Rule
 from pyro_prme.inference.guide import RULES, ClosedFormGuide
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.rules.topics.rule import difference_from_engine
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import evaluating, seeded
-from pyro_prme.testing._in_guide import check_in_guide
 from pyro_prme.testing.report import Check, RuleError, RuleReport
 
 __all__ = ["check_rule"]
@@ -54,8 +52,9 @@ def check_rule(
     is checked as well.
 
     Args:
-        rule: a function from the factors of the other sites to that of the site, or a `Rule` of a guide.
-        args, kwargs: the model, and what it is called with.
+        rule: a function from the factors of the other sites to that of the site, or a `Rule`, or a guide, which is left
+            as it was.
+        args, kwargs: the model, and what it is called with; without the model for a guide, which has one.
         site: whose update it is; for a rule, the first that it claims if nothing is said.
         tolerance: relative difference of log densities that counts as none; for float64 1e-8 if not given.
         seed: of the factors and points at which it is looked at.
@@ -66,12 +65,13 @@ def check_rule(
     Raises:
         RuleError: the rule refuses the model, or is wrong, with the reason.
     """
-    if isinstance(rule, GuideOfRules):
-        return check_in_guide(rule, *args, site=str(site), seed=seed, **kwargs)
+    allowed = _ALLOWED.get(torch.get_default_dtype(), 1e-3) if tolerance is None else tolerance
+    if isinstance(rule, ClosedFormGuide):
+        with evaluating(rule.model, rule), torch.no_grad(), seeded(seed):
+            return _check_guide(rule, args, kwargs, site, allowed)
     if not args or not callable(args[0]):
         raise ValueError("Give check_rule the rule, the model, and what the model is called with.")
     model, *rest = args
-    allowed = _ALLOWED.get(torch.get_default_dtype(), 1e-3) if tolerance is None else tolerance
     with evaluating(model), torch.no_grad():
         structure = find_structure(model, tuple(rest), kwargs)
         with seeded(seed):
@@ -118,6 +118,25 @@ def _check_claims(rule: Rule, structure: Structure, site: str | None, allowed: f
         raise RuleError(f"{type(rule).__name__} does not claim {name}, but {', '.join(offered.sites)}.")
     report = RuleReport(name, type(rule).__name__)
     report.checks.append(_check_claim(guide, claim, structure, name, allowed))
+    return report
+
+
+def _check_guide(
+    guide: ClosedFormGuide, args: tuple, kwargs: Mapping[str, Any], site: str | None, allowed: float
+) -> RuleReport:
+    """The claim that a guide has for a site."""
+    plan = guide.plan(*args, **kwargs)
+    name = plan.closed[0] if site is None else site
+    claim = guide.claim(name)
+    structure = guide.structure
+    if not isinstance(claim, TopicFactors):
+        structure = find_structure(guide.model, args, kwargs)
+    before = {key: value.clone() for key, value in guide.state_dict().items()}
+    report = RuleReport(name, type(claim).__name__)
+    try:
+        report.checks.append(_check_claim(guide, claim, structure, name, allowed))
+    finally:
+        guide.load_state_dict(before)
     return report
 
 

@@ -16,7 +16,7 @@ from tests.inference.test_gibbs import chain
 
 K, D, N = 2, 4, 3
 MEAN = torch.tensor([[0.8, -0.5], [-0.6, 0.7], [0.2, 0.1]], dtype=torch.float64)
-DRAWS = 400
+DRAWS = 250
 
 
 class Known(torch.nn.Module):
@@ -53,7 +53,7 @@ def summary(draws):
     words = (Z / Z.sum(-1, keepdim=True)) @ theta
     weight = stick_weights(draws["V"].reshape(-1, K - 1))
     f = draws["f"].reshape(-1, N, K)
-    return torch.cat([words.flatten(1), weight.square().sum(-1, keepdim=True), f.flatten(1), Z.sum(-1)], -1)
+    return torch.cat([words.flatten(1), weight.square().sum(-1, keepdim=True), f.flatten(1), Z.sum(-1).log()], -1)
 
 
 @pytest.mark.slow
@@ -61,14 +61,14 @@ def summary(draws):
 def test_a_small_prme_agrees_with_nuts():
     batch = corpus()
     model = held(prme.PRME(K, D, N, alpha=1.5, beta=4.0, gamma0=0.7, h_dim=1, ell_dim=1, decoder=Known()))
-    gibbs = summary(chain(model, batch, samples=DRAWS, warmup=80))
+    gibbs = summary(chain(model, batch, samples=DRAWS, warmup=50))
     pyro.enable_validation(False)
     kernel = NUTS(collapsed, init_strategy=init_to_value(values={"f": MEAN}))
-    mcmc = MCMC(kernel, num_samples=DRAWS, warmup_steps=100, disable_progbar=True)
+    mcmc = MCMC(kernel, num_samples=DRAWS, warmup_steps=60, disable_progbar=True)
     mcmc.run(batch)
     nuts = summary(mcmc.get_samples())
     error = sum(
         part.var(0) / effective_sample_size(part.unsqueeze(0), chain_dim=0, sample_dim=1) for part in (gibbs, nuts)
     ).sqrt()
     assert bool(((gibbs.mean(0) - nuts.mean(0)).abs() < 4.5 * error).all())
-    assert float(error.max()) < 0.5
+    assert float(error.max()) < 0.4
