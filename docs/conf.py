@@ -42,7 +42,6 @@ maximum_signature_line_length = 88
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 viewcode_follow_imported_members = False
-suppress_warnings = ["ref.python"]  # two classes are called Run, and two ClosedFormGuide, until the old rules are gone
 
 # Tutorials are shown as they are stored; nothing is executed here.
 nb_execution_mode = "off"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyro_prme.checks import choice
 
-__all__ = ["STARTS", "Start", "document_start", "kmeans_start", "random_start", "start_table"]
+__all__ = ["STARTS", "Start", "Table", "document_start", "kmeans_start", "random_start", "start_table"]
 
 _TOKENS_A_DOCUMENT = 10.0  # weight of a seed in gamma, times the documents a topic has on average
 

@@ -106,7 +106,7 @@ def own_counts_out(
 
     with phi' the responsibilities that gamma holds of the document, each s_e times. Where E exp(-f) is the same for all
     topics (HDP, f in the shape), the rate drops out and this is CVB0; elsewhere epsilon is solved as in
-    :func:`pyro_prme.kernels.local_step`. Entries are updated one after the other. A document stops when
+    :func:`pyro_prme.kernels.local.local_step`. Entries are updated one after the other. A document stops when
     :math:`\sum_k |\Delta n_{nk}| < \mathrm{tolerance}\, M_n` over a sweep, or after `max_sweeps`.
 
     Args:

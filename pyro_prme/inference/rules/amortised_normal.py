@@ -15,7 +15,7 @@ from pyro_prme.inference.claims import Claim, Context, Refusal, Rule
 from pyro_prme.inference.rules.amortised import NetworkPoint, batch_among, rows_of_topics
 from pyro_prme.inference.rules.normal_guide import normal_on_support
 
-__all__ = ["AmortisedNormal", "NetworkNormal"]
+__all__ = ["AmortisedNormal", "Locations", "NetworkNormal"]
 
 _INITIAL_SCALE = 0.1  # standard deviation, on the unconstrained scale
 _REACH = 4.0  # of a logarithm of a scale from the initial one

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyro_prme.inference.rules.topics.rule import Topics
     from pyro_prme.inference.run import Run
 
-__all__ = ["Documents", "TopicFactors"]
+__all__ = ["Documents", "Reading", "TopicFactors"]
 
 _TOKENS_A_DOCUMENT = 10.0  # weight of a cluster in gamma, times the documents a topic has on average
 
