@@ -23,7 +23,11 @@ from pyro_prme.inference.options import RunOptions
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
-__all__ = ["Claim", "Context", "GivenClaim", "OpenClaim", "Refusal", "Rule", "SolvedClaim"]
+__all__ = ["LEFT", "Claim", "Context", "GivenClaim", "OpenClaim", "Refusal", "Rule", "SolvedClaim"]
+
+
+#: Why a site that was given to a rule, or to none, is not found by the engine.
+LEFT = "another posterior was asked for"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pyro_prme.conjugacy import Structure, find_structure
-from pyro_prme.inference.claims import Claim, GivenClaim, OpenClaim, Refusal, Rule
+from pyro_prme.inference.claims import LEFT, Claim, GivenClaim, OpenClaim, Refusal, Rule
 
 __all__ = ["Entry", "Plan", "make_plan"]
 
@@ -161,7 +161,7 @@ def structure_for(
     defaults: Mapping[str, Rule] = MappingProxyType({}),
 ) -> Structure:
     """The structure of a model, with the sites for which a rule is given left to it."""
-    left = {name: "another posterior was asked for" for name in (*rules, *defaults)}
+    left = dict.fromkeys((*rules, *defaults), LEFT)
     structure = find_structure(model, args, kwargs, leave=left)
     for name in rules:
         if name not in structure.sites or name in structure.observed:

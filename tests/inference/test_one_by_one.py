@@ -162,3 +162,8 @@ def test_what_asks_for_other_statistics_is_refused_with_the_reason(density, word
 def test_other_priors_are_left_alone():
     structure = find_structure(model_of("gamma"), (rows(),), leave={"w": "asked"})
     assert "its prior is Normal" in OneByOne().match(structure, ["w"]).reasons["w"]
+
+
+def test_a_site_that_is_asked_to_have_another_posterior_gets_it():
+    guide = ClosedFormGuide(model_of("gamma"), rules={"f": None})
+    assert guide.plan(rows())["f"].update == "Normal, reparameterised gradient"

@@ -235,3 +235,13 @@ def test_wrong_settings_and_rows_are_told_in_a_sentence():
     guide = PRMEGuide(model, TopicEncoder(K, 3))
     with pytest.raises(ValueError, match="reads words of documents, and the data are rows"):
         guide.run(*Rows(torch.ones(N, D)).batch())
+
+
+def test_a_plate_of_topics_is_not_that_of_rows_though_it_be_as_large():
+    """The plan is made on eight rows: factors of eight topics are no factors of rows."""
+    torch.manual_seed(0)
+    model = PoissonPRME(8, D, N, h_dim=3, ell_dim=2, factors="gamma")
+    guide = PRMEGuide(model, rules={"theta": None, "Z": None})
+    plan = guide.plan(*Rows(planted(PoissonPRME, N)).batch())
+    assert plan["theta"].update == "Normal, reparameterised gradient"
+    assert plan["Z"].update == "Normal from the inference network, reparameterised gradient"

@@ -40,7 +40,7 @@ class AmortisedNormal(Rule):
             site = structure.trace.nodes[name]
             if site["fn"].support.is_discrete:
                 reasons[name] = "it is discrete and has no reparameterised gradient"
-            elif not _is_of_batch(site, structure.args):
+            elif not _is_of_batch(site, structure):
                 reasons[name] = "it does not belong to the documents of a batch, which a network could read"
             else:
                 shape = biject_to(site["fn"].support).inv(site["value"]).shape[1:]
@@ -48,13 +48,18 @@ class AmortisedNormal(Rule):
         return Refusal(reasons)
 
 
-def _is_of_batch(site: Any, args: Sequence[Any]) -> bool:
-    """Whether the leftmost plate of a site is that of the batch's documents or rows."""
-    batch = next((arg for arg in args if hasattr(arg, "documents")), None)
+def _is_of_batch(site: Any, structure: Structure) -> bool:
+    """Whether the leftmost plate of a site is that of the batch's documents or rows.
+
+    Another plate may be of the same size: where some plate is subsampled, that of the batch is.
+    """
+    batch = next((arg for arg in structure.args if hasattr(arg, "documents")), None)
     frames = sorted((f for f in site["cond_indep_stack"] if f.vectorized), key=lambda f: f.dim)
     if batch is None or not frames or -frames[0].dim != len(site["fn"].batch_shape):
         return False
-    return frames[0].size == len(batch.documents)
+    everywhere = (f for s in structure.run_sites for f in s.plates)
+    parts = any(f.size != f.full_size for f in everywhere)
+    return frames[0].size == len(batch.documents) and (frames[0].size != frames[0].full_size or not parts)
 
 
 class Locations(nn.Module):

@@ -14,7 +14,7 @@ from pyro_prme.conjugacy import Factors, Structure, find_structure
 from pyro_prme.conjugacy.families import FAMILY, BinaryMembers, Members, PositiveMembers
 from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.tracing import Site
-from pyro_prme.inference.claims import Claim, Refusal, Rule, SolvedClaim
+from pyro_prme.inference.claims import LEFT, Claim, Refusal, Rule, SolvedClaim
 from pyro_prme.inference.options import RunOptions
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ class OneByOne(Rule):
     def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
         reasons: dict[str, str] = {}
         for name in free:
+            if structure.refusals.get(name) == LEFT:
+                reasons[name] = LEFT
+                continue
             prior = unwrapped(structure.trace.nodes[name]["fn"])
             family = next((f for kind, f in _FAMILIES if isinstance(prior, kind)), None)
             if family is None:
