@@ -111,6 +111,11 @@ class MeanField(PyroModule):
                 pyro.sample("Z", dist.Gamma(self.concentration, self.rate))
 
 
+def decoder_of(model: nn.Module) -> dict[str, nn.Module]:
+    """The decoder as a keyword, where the model has one."""
+    return {"decoder": model.decoder} if hasattr(model, "decoder") else {}
+
+
 def generic_objective(name: str, model: prme.PRME, guide: nn.Module) -> nn.Module:
     """Minus the ELBO of one draw as a module: "TraceEnum_ELBO" sums the topics out, for "Trace_ELBO" the model must."""
     if name == "TraceEnum_ELBO":
@@ -126,7 +131,7 @@ def summed_bound(model: prme.PRME, guide: MeanField, batch: prme.Batch, particle
     right in float32, where a Gamma variable of small shape underflows, and a fit can come to exploit that.
     """
     size = model.num_topics, model.vocab_size, model.num_documents
-    other = summed_out(type(model))(*size, decoder=model.decoder)
+    other = summed_out(type(model))(*size, **decoder_of(model))
     objective = TraceMeanField_ELBO()(other, guide)
     return -float(torch.stack([objective(batch) for _ in range(particles)]).mean())
 
@@ -209,7 +214,7 @@ class Pair:
         model = self.model
         if name == "Trace_ELBO":
             size = model.num_topics, model.vocab_size, model.num_documents
-            model = summed_out(type(model))(*size, decoder=model.decoder)
+            model = summed_out(type(model))(*size, **decoder_of(model))
         guide = MeanField(model, self.guide, self.tokens)
         return generic_objective(name, model, guide), model, guide
 
@@ -218,7 +223,7 @@ def generic_fit(kind: str, name: str, sizes: Sizes, budget: float, rate: float) 
     """Seconds of a step, and the bound against seconds of training; scoring is not counted."""
     pair = Pair(kind, sizes)
     objective, model, guide = pair.mean_field(name)
-    networks = {id(p) for m in (guide.encoder, model.decoder) if m is not None for p in m.parameters()}
+    networks = {id(p) for m in (guide.encoder, *decoder_of(model).values()) if m is not None for p in m.parameters()}
     groups = [[p for p in objective.parameters() if (id(p) in networks) == wanted] for wanted in (False, True)]
     optimizer = torch.optim.Adam([{"params": groups[0], "lr": rate}, {"params": groups[1], "lr": NETWORK_RATE}])
     curve = [{"seconds": 0.0, "bound": summed_bound(pair.model, guide, pair.tokens)}]
@@ -276,7 +281,10 @@ def noise(
     pair.trainer.fit(epochs)
     with torch.no_grad(), evaluating(pair.model, pair.guide):
         held = prme.RunOptions(held=pair.guide.run(pair.tokens).local)
-    groups = {"V": [pair.guide.claim("V").free], "decoder": list(pair.model.decoder.parameters())}
+    groups = {
+        "V": [pair.guide.claim("V").free],
+        "decoder": [p for m in decoder_of(pair.model).values() for p in m.parameters()],
+    }
     rows = []
     for group, parameters in groups.items():
         if not parameters:
