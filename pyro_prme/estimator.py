@@ -122,7 +122,7 @@ class PRMETopicModel(FittedTopicModel):
 
             def after_epoch(trainer: Trainer, record: dict[str, Any]) -> None:
                 if self.verbose:
-                    bar.set_postfix(bound=f"{record['bound']:.6g}", topics=self.posterior_.num_topics_used)
+                    bar.set_postfix(objective=f"{record['bound']:.6g}", topics=self.posterior_.num_topics_used)
                     bar.update()
                 if self.callback is not None:
                     self.callback(trainer, record)

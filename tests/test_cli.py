@@ -93,7 +93,7 @@ def test_fit_from_counts_and_a_vocabulary(files):
     out = files / "run"
     words = ["--vocab", files / "vocab.txt", "--held-out", files / "test.ldac"]
     result = prme("fit", files / "train.ldac", *words, "--topics", 5, "--epochs", 3, "--out", out, "--batch-size", 20)
-    assert "3 epochs, bound -" in result.stdout
+    assert "3 epochs, log probability of each word given the others -" in result.stdout
     assert "held-out perplexity" in result.stdout
     assert not result.stderr  # no terminal, no bar
     history = read_record(out)["history"]

@@ -67,7 +67,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_run_goes_on(folder: Path) -
     os.kill(max(victims), signal.SIGKILL)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err[-3000:]
-    assert len(re.findall("60 epochs, bound", out)) == 1  # one worker speaks
+    assert len(re.findall("60 epochs, log probability", out)) == 1  # one worker speaks
     saved = prme.load_run(folder / "run")
     assert [record["epoch"] for record in saved.history] == list(range(1, 61))
     assert np.isfinite([record["bound"] for record in saved.history]).all()
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_all_workers_and_keeps_the_checkpoint(folder: Path) -> None:
     out, err = again.communicate(timeout=240)
     assert again.returncode == 0, err[-3000:]
     assert len(prme.load_run(folder / "run").history) == before + 2
-    assert "epochs, bound" in out
+    assert "epochs, log probability" in out
 
 
 def test_the_number_of_workers_is_no_argument_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,7 @@ from pyro_prme.runs.fitting import (
     check_options,
     check_paths,
     fit_in_folder,
+    is_a_bound,
     prepared,
     same_settings,
 )
@@ -187,7 +188,8 @@ def _fit(corpus: str, vocab: Path | None, out: Path, settings: dict[str, Any], r
     last = trainer.history[-1]
     score = held_out_score(trainer.history)
     used = f"{posterior.num_topics_used} of {settings['build']['num_topics']} topics in use"
-    echo(f"{out}: {len(trainer.history)} epochs, bound {last['bound']:.6g}{score}, {used}.")
+    what = "bound" if is_a_bound(last) else "log probability of each word given the others"
+    echo(f"{out}: {len(trainer.history)} epochs, {what} {last['bound']:.6g}{score}, {used}.")
     echo(next_commands(out, corpus, vocab))
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "check_paths",
     "correlation_kind",
     "fit_in_folder",
+    "is_a_bound",
     "known_words",
     "option_of",
     "prepared",
@@ -83,7 +84,8 @@ def _fit(
         def after_epoch(trainer: Trainer, record: dict[str, Any]) -> None:
             nonlocal saved, cost
             record["topics_in_use"] = posterior.num_topics_used
-            shown = {"bound": f"{record['bound']:.5g}", "topics": record["topics_in_use"]}
+            what = "bound" if is_a_bound(record) else "log p"
+            shown = {what: f"{record['bound']:.5g}", "topics": record["topics_in_use"]}
             if split is not None:
                 record["perplexity"] = posterior.perplexity(split)
                 shown["perplexity"] = f"{record['perplexity']:.1f}"
@@ -99,6 +101,11 @@ def _fit(
     correlations = posterior.topic_correlations(corpus, kind=correlation_kind(posterior)).values
     save_run(folder, trainer, settings, corpus.vocabulary, {"topic_correlations": correlations})
     return posterior
+
+
+def is_a_bound(record: Mapping[str, Any]) -> bool:
+    """Whether the number under "bound" is one; where own counts are left out it is a log probability of the words."""
+    return "log probability" not in record.get("bound_name", "")
 
 
 def correlation_kind(posterior: Posterior) -> str:
