@@ -26,6 +26,8 @@ sys.path.append(str(DOCS))
 
 from generate import api, closed_forms, measures, results  # noqa: E402
 
+from .test_swap_example import counts_and_words  # noqa: E402
+
 
 class Page(HTMLParser):
     """The ids of a page, what it links to, and what a browser loads with it."""
@@ -202,6 +204,7 @@ def test_code_of_the_pages_runs(path: Path, tmp_path: Path, monkeypatch: pytest.
     matplotlib.use("agg")
     names: dict[str, object] = {}
     exec("import pyro\nimport pyro.distributions as dist\nimport pyro_prme as prme", names)
+    names["counts"], names["words"] = counts_and_words()  # what README's swap is fitted to
     for code in re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
         exec(code.replace("n_components=50", "n_components=5").replace("max_iter=30", "max_iter=2"), names)
     if path.name == "index.md":

@@ -27,11 +27,12 @@ from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import alone, default_dtype, evaluating, seeded
 from pyro_prme.inference.topic_guide import Counts
 
-__all__ = ["CONVERGED", "FUNCTION", "SitePosterior"]
+__all__ = ["FUNCTION", "SitePosterior"]
 
 #: How E-steps are made for answers: until they have converged.
 CONVERGED = RunOptions(sweeps=200, word_tolerance=1e-4)
 
+#: What an answer that needs f calls it.
 FUNCTION = "random function"
 _SYMBOLS = {"places": "ell", "embedding": "h", "function": "f"}  # of the paper, for messages
 _RUNS = 200  # of the model, over which a site is averaged that others decide

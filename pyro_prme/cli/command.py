@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +38,7 @@ from pyro_prme.cli.together import (
     team_output,
     under_torchrun,
     without_option,
+    writing,
 )
 from pyro_prme.corpora.files import write_whole
 from pyro_prme.corpora.readers import load_corpus
@@ -53,7 +54,6 @@ from pyro_prme.runs.fitting import (
     prepared,
     same_settings,
 )
-from pyro_prme.runs.locks import one_writer
 from pyro_prme.runs.run_files import check_new, is_run, need_files, read_record
 from pyro_prme.runs.run_folder import load_run, make_trainer, resume, settings_of, was_fitted_to
 from pyro_prme.runs.stopping import Stopped, stop_signals
@@ -175,7 +175,7 @@ def _fit(corpus: str, vocab: Path | None, out: Path, settings: dict[str, Any], r
         named = ", ".join(common[:3])
         echo(f"note: {named} are among the most frequent words: --stop-words english drops words like them", err=True)
     try:
-        with stop_signals(), one_writer(out) if team.leads else nullcontext():
+        with stop_signals(), writing(team, out):
             same_for_all(team, train, settings)
             if resume_run:
                 trainer = resume(out, train.counts, train.vocabulary, workers=team)[0]

@@ -11,6 +11,7 @@ HELP = (
     "Topic models with learned correlations (PRME). Start with `prme demo`; for your own files, `prme fit`, then "
     "`prme topics` and `prme evaluate`."
 )
+#: Help of the option.
 VERSION_HELP = "Print the version and end."
 
 #: The commands and what their help begins with, in the order of the overview; a test compares it with theirs.

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.inference.workers import Workers
+from pyro_prme.runs.locks import one_writer
 from pyro_prme.runs.run_folder import fingerprint
 
-__all__ = ["again_with_workers", "restarted", "same_for_all", "team_output", "under_torchrun", "without_option"]
+__all__ = [
+    "again_with_workers",
+    "restarted",
+    "same_for_all",
+    "team_output",
+    "under_torchrun",
+    "without_option",
+    "writing",
+]
 
-_RESTARTS = 3  # of all workers, after one has died
+_RESTARTS = 5  # of all workers, after one has died
+_PATIENCE = 30  # seconds for the workers before to end
 
 
 def under_torchrun() -> bool:
@@ -51,6 +63,22 @@ def without_option(arguments: Sequence[str], option: str) -> list[str]:
         elif not argument.startswith(f"{option}="):
             kept.append(argument)
     return kept
+
+
+@contextmanager
+def writing(team: Workers, folder: Path) -> Iterator[None]:
+    """Within it, the first worker alone writes the folder; after a restart it waits for the one before to end."""
+    with ExitStack() as stack:
+        patience = time.monotonic() + (_PATIENCE if restarted() else 0)
+        while team.leads:
+            try:
+                stack.enter_context(one_writer(folder))
+                break
+            except ValueError:
+                if time.monotonic() > patience:
+                    raise
+                time.sleep(0.2)
+        yield
 
 
 @contextmanager

@@ -58,7 +58,9 @@ class Gather:
         return f"Gather({tuple(self.at.shape)})"
 
 
+#: One place of a tensor: an index, or one that is looked up.
 Entry: TypeAlias = Index | Gather
+#: The indices of a tensor, in order.
 Indices: TypeAlias = tuple[Index, ...]
 
 

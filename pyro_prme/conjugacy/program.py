@@ -25,7 +25,7 @@ from pyro_prme.conjugacy.refusal import Refused, reason_of
 from pyro_prme.conjugacy.terms import Constant, Term, is_zero, product, summed
 from pyro_prme.conjugacy.tracing import Site
 
-__all__ = ["CompiledTerm", "Message", "Program", "compile_program", "site_terms"]
+__all__ = ["Program", "compile_program", "site_terms"]
 
 
 class Program:

@@ -34,11 +34,16 @@ __all__ = [
     "term_variables",
 ]
 
-POWER = "power"  # x^power
-LOG = "log"  # ln x
+#: x^power
+POWER = "power"
+#: ln x
+LOG = "log"
+#: ln(1 - x)
 COMPLEMENT_LOG = "log(1 - x)"
-EXPONENTIAL = "exponential"  # exp(power x)
-CHOSEN = "chosen"  # 1 where the variable has the value that the last index names, else 0
+#: exp(power x)
+EXPONENTIAL = "exponential"
+#: 1 where the variable has the value that the last index names, else 0
+CHOSEN = "chosen"
 
 _SMALL = 4096  # numbers; constants up to this size are looked through for zeros
 

@@ -17,6 +17,7 @@ __all__ = ["ORDINARY_COUNT", "ORDINARY_TOKENS", "TokenSplit", "drawn_counts", "t
 
 #: The tokens of larger documents are not shuffled one by one, nor of those with more than `ORDINARY_COUNT` a word.
 ORDINARY_TOKENS = 1_000_000
+#: The same, for each of its different words.
 ORDINARY_COUNT = 1000
 
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import pyro
 import torch
 
-from pyro_prme.models.networks.modes import evaluating
+from pyro_prme.models.networks.modes import evaluating as evaluating
 
-__all__ = ["alone", "default_dtype", "evaluating", "seeded", "session"]
+__all__ = ["alone", "default_dtype", "seeded", "session"]
 
 _ONE_AT_A_TIME = threading.RLock()
 

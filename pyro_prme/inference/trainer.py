@@ -27,6 +27,7 @@ from pyro_prme.inference.workers import Workers, pending_parts
 
 __all__ = ["MODES", "Bound", "TrainOptions", "Trainer"]
 
+#: How natural steps are taken, see `TrainOptions`.
 MODES = ("batch", "online")
 
 

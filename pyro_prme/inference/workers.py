@@ -23,6 +23,7 @@ from torch import distributed as torch_distributed
 __all__ = ["Workers", "pending_parts", "working_together"]
 
 _MINUTES = 10  # that a worker waits for the others before it gives up
+_MEETING = 60  # seconds that all have to find each other at the start; after that they are started again
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,10 @@ def working_together(minutes: float = _MINUTES) -> Iterator[Workers]:
     if size == 1:
         yield Workers()
         return
-    torch_distributed.init_process_group("gloo", timeout=timedelta(minutes=minutes))
+    torch_distributed.init_process_group("gloo", timeout=timedelta(seconds=_MEETING))
+    world: Any = torch_distributed.group.WORLD
+    if hasattr(world, "set_timeout"):
+        world.set_timeout(timedelta(minutes=minutes))
     try:
         yield Workers(torch_distributed.get_rank(), size)
     finally:

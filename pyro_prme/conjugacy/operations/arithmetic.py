@@ -156,6 +156,7 @@ def reciprocal_power(p: float) -> Callable[[Any], Random]:
     return lambda a: power(a, p)
 
 
+#: What is known of arithmetic: the name of a torch operation, and what it does to random tensors.
 TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **dict.fromkeys(("add", "radd", "iadd"), add),

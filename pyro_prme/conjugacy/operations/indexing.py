@@ -219,6 +219,7 @@ def one_hot(a: Any, num_classes: int = -1) -> Random:
     return get_item(lift(torch.eye(num_classes, dtype=torch.int64)), a)
 
 
+#: What is known of indexing and selection: the name of a torch operation, and what it does to random tensors.
 TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "getitem": get_item,

@@ -127,6 +127,7 @@ def full_like(a: Tensor, value: Any, **kwargs: Any) -> Tensor:
     return torch.full(a.shape, float(value), dtype=kwargs.get("dtype") or a.dtype)
 
 
+#: What is known of joining and stacking: the name of a torch operation, and what it does to random tensors.
 TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         **dict.fromkeys(("cat", "concat", "concatenate"), concatenate),

@@ -197,6 +197,7 @@ def raised(a: Any, b: Any) -> Random:
     return exp(multiply(a, torch.as_tensor(b).log()))
 
 
+#: What is known of logarithms and exponentials: the name of a torch operation, and what it does to random tensors.
 TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "log": log,

@@ -124,6 +124,7 @@ def outer(a: Any, b: Any) -> Random:
     return multiply(unsqueeze(lift(a), -1), b)
 
 
+#: What is known of sums and products: the name of a torch operation, and what it does to random tensors.
 TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "sum": total,

@@ -153,6 +153,7 @@ def _in_type(a: Random, wanted: torch.dtype | None) -> Random:
     return Random.make(a.shape, a.dims, terms, a.selections, logarithm=known, blame=a.blame, dtype=wanted)
 
 
+#: What is known of shapes: the name of a torch operation, and what it does to random tensors.
 TABLE: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "unsqueeze": unsqueeze,
