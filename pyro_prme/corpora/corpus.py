@@ -16,7 +16,7 @@ from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.convert import Parts, anndata_parts, frame_parts, gensim_parts, ordered_words
 from pyro_prme.corpora.counts import checked_counts, float_csr
 from pyro_prme.corpora.files import first_bad_word
-from pyro_prme.corpora.text import count_words, stop_word_set
+from pyro_prme.corpora.text import count_words, kept_words, stop_word_set
 
 if TYPE_CHECKING:
     from pyro_prme.corpora.splits import TokenSplit
@@ -296,18 +296,16 @@ class Corpus:
         share_or_number("max_df", max_df)
         if max_words is not None:
             whole("max_words", max_words)
-        least, most = (
-            limit if isinstance(limit, int | np.integer) else limit * self.num_documents for limit in (min_df, max_df)
+        columns = kept_words(
+            self.vocabulary,
+            self.document_frequency,
+            lambda: np.asarray(self.counts.sum(axis=0, dtype=np.int64)),
+            self.num_documents,
+            min_df=min_df,
+            max_df=max_df,
+            stop_words=stop_word_set(stop_words),
+            max_words=max_words,
         )
-        dropped = stop_word_set(stop_words)
-        frequency = self.document_frequency
-        keep = (frequency >= least) & (frequency <= most) & np.array([w not in dropped for w in self.vocabulary])
-        if max_words is not None:
-            tokens = np.where(keep, np.asarray(self.counts.sum(axis=0, dtype=np.int64)), -1)
-            keep[np.argsort(-tokens, kind="stable")[max_words:]] = False
-        columns = np.flatnonzero(keep)
-        if columns.size == 0:
-            raise ValueError(f"none of the {self.vocab_size} words is left: loosen min_df, max_df or the stop words")
         return Corpus(self.counts[:, columns], tuple(self.vocabulary[d] for d in columns), self.names)
 
     def pack(self, folder: str | Path) -> Corpus:

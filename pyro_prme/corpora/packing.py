@@ -22,7 +22,7 @@ from pyro_prme.corpora.files import need_path, open_text, read_words
 from pyro_prme.corpora.formats import parse_ldac, sorted_triples
 from pyro_prme.corpora.packed import PackedWriter, open_packed
 from pyro_prme.corpora.readers import NAMES, corpus_files, document_names, format_of, load_corpus, vocabulary_beside
-from pyro_prme.corpora.text import stop_word_set, words_of
+from pyro_prme.corpora.text import kept_words, stop_word_set, words_of
 
 __all__ = ["Limits", "pack_corpus"]
 
@@ -54,25 +54,9 @@ class Limits:
         object.__setattr__(self, "stop_words", stop_word_set(self.stop_words))
 
     def keep(self, words: Sequence[str], frequency: np.ndarray, tokens: np.ndarray, documents: int) -> np.ndarray:
-        """The positions of the words kept, rising.
-
-        Args:
-            words: all of them.
-            frequency: documents that hold each.
-            tokens: of each.
-            documents: in all.
-        """
-        least, most = (
-            limit if isinstance(limit, int | np.integer) else limit * documents for limit in (self.min_df, self.max_df)
-        )
-        kept = (frequency >= least) & (frequency <= most) & np.array([word not in self.stop_words for word in words])
-        if self.max_words is not None:
-            kept[np.argsort(-np.where(kept, tokens, -1), kind="stable")[self.max_words :]] = False
-        if not kept.any():
-            raise ValueError(
-                f"None of the {len(words)} words is left: loosen min_df, max_df, max_words or the stop words."
-            )
-        return np.flatnonzero(kept)
+        """The positions of the words kept; see `kept_words`."""
+        limits = {"min_df": self.min_df, "max_df": self.max_df, "max_words": self.max_words}
+        return kept_words(words, frequency, lambda: tokens, documents, stop_words=self.stop_words, **limits)  # type: ignore[arg-type]
 
     @property
     def drop_nothing(self) -> bool:
@@ -108,7 +92,7 @@ def pack_corpus(
     format = None if source in NAMES else format_of(path) if format is None else format
     words = read_words(Path(vocab)) if isinstance(vocab, str | Path) else None if vocab is None else tuple(vocab)
     with PackedWriter(out) as writer, _bar(path, progress) as report:
-        if format in ("lines", "folder") and not (format == "folder" and _one_file_of_counts(path)):
+        if format in ("lines", "folder") and not (format == "folder" and corpus_files(path)):
             _pack_texts(writer, path, format, words, limits, report)
         elif format in ("ldac", "uci", "mtx"):
             _pack_counts(writer, path, format, words, limits, report)
@@ -129,10 +113,6 @@ def _bar(path: Path, progress: bool | None) -> Iterator[Report]:
         yield lambda read: bar.update(read) and None
 
 
-def _one_file_of_counts(folder: Path) -> bool:
-    return bool(corpus_files(folder))
-
-
 # Counts.
 
 
@@ -146,22 +126,23 @@ def _pack_counts(
         _chunks(path, report), path, size, real=format == "mtx"
     )  # fmt: skip
     if limits.drop_nothing:
-        most = 0
-        for piece in pieces:
-            most = max(most, piece.shape[1])
-            writer.append(_canonical(piece))
-        found = tuple(map(str, range(most))) if words is None else words
-        writer.finish(found, document_names(path, writer.documents))
+        _write_all(writer, pieces, words, path)
         return
     with tempfile.TemporaryDirectory(dir=writer.folder.parent, prefix=".packing-") as folder:
         with PackedWriter(Path(folder) / "all") as first:
-            most = 0
-            for piece in pieces:
-                most = max(most, piece.shape[1])
-                first.append(_canonical(piece))
-            found = tuple(map(str, range(most))) if words is None else words
-            first.finish(found, document_names(path, first.documents))
+            _write_all(first, pieces, words, path)
         _pack_selected(writer, open_packed(Path(folder) / "all"), limits)
+
+
+def _write_all(
+    writer: PackedWriter, pieces: Iterable[scipy.sparse.csr_array], words: tuple[str, ...] | None, path: Path
+) -> None:
+    """All pieces of a file; words that have no names are numbers."""
+    most = 0
+    for piece in pieces:
+        most = max(most, piece.shape[1])
+        writer.append(_canonical(piece))
+    writer.finish(tuple(map(str, range(most))) if words is None else words, document_names(path, writer.documents))
 
 
 def _ldac_pieces(path: Path, vocab_size: int | None, report: Report) -> Iterator[scipy.sparse.csr_array]:

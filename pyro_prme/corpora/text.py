@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import scipy.sparse
 
-__all__ = ["count_words", "frequent_stop_words", "stop_word_set", "words_of"]
+__all__ = ["count_words", "frequent_stop_words", "kept_words", "stop_word_set", "words_of"]
 
 _MOST_FREQUENT = 20  # words among which a stop word is pointed out
 
@@ -76,3 +76,34 @@ def frequent_stop_words(words: Sequence[str], tokens: np.ndarray) -> list[str]:
     top = [words[d] for d in np.argsort(-tokens, kind="stable")[:_MOST_FREQUENT]]
     found = [word for word in top if word.lower() in stop_word_set("english")]
     return found if len(found) >= 3 else []
+
+
+def kept_words(
+    words: Sequence[str],
+    frequency: np.ndarray,
+    tokens: Callable[[], np.ndarray],
+    documents: int,
+    *,
+    min_df: float,
+    max_df: float,
+    stop_words: frozenset[str],
+    max_words: int | None,
+) -> np.ndarray:
+    """The positions, rising, of the words that limits leave.
+
+    Args:
+        words: all of them.
+        frequency: documents that hold each.
+        tokens: gives the tokens of each; asked for only where `max_words` is given.
+        documents: in all.
+        min_df, max_df: numbers of documents (int), or shares of them (float).
+        stop_words: words to drop.
+        max_words: of what is left, only so many with most tokens.
+    """
+    least, most = (limit if isinstance(limit, int | np.integer) else limit * documents for limit in (min_df, max_df))
+    keep = (frequency >= least) & (frequency <= most) & np.array([word not in stop_words for word in words])
+    if max_words is not None:
+        keep[np.argsort(-np.where(keep, tokens(), -1), kind="stable")[max_words:]] = False
+    if not keep.any():
+        raise ValueError(f"none of the {len(words)} words is left: loosen min_df, max_df or the stop words")
+    return np.flatnonzero(keep)

@@ -131,22 +131,6 @@ class Workers:
                         "workers with the same files, settings and version."
                     )
 
-    def from_leader(self, value: Any) -> Any:
-        """What the leader has, for all."""
-        if self.size == 1:
-            return value
-        values = [value]
-        torch_distributed.broadcast_object_list(values, src=0)
-        return values[0]
-
-    def gathered(self, part: np.ndarray) -> np.ndarray:
-        """The workers' arrays, one after the other."""
-        if self.size == 1:
-            return part
-        parts: list[Any] = [None] * self.size
-        torch_distributed.all_gather_object(parts, part)
-        return np.concatenate(parts)
-
 
 class _Sum(torch.autograd.Function):
     """The sum of a tensor over all workers; the objective is a sum over them too, and so is its gradient."""

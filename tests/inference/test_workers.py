@@ -48,6 +48,13 @@ def test_two_workers_end_where_one_does_with_batches_twice_as_large(kind: str, m
             torch.testing.assert_close(two[part][name], value, rtol=1e-8, atol=1e-8, msg=name)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_workers_that_differ_are_refused_and_running_moments_are_averaged(of_two: dict) -> None:
+    assert of_two["agree"].startswith("Worker 1 has another corpus than worker 0 (of 1 and of 0)")
+    assert of_two["running"] == [1.5, 3.5]
+
+
 def test_parts_of_a_batch_are_all_of_it_and_their_shares_add_up() -> None:
     rows = np.arange(7)
     parts = [Workers(rank, 3).part(rows) for rank in range(3)]

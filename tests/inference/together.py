@@ -73,11 +73,31 @@ def fitted(kind: str, mode: str, batch_size: int, workers: Workers) -> dict[str,
     }
 
 
+def disagreement(workers: Workers) -> str:
+    """What workers that differ are told."""
+    workers.agree({"version": "1", "corpus": "abc"})
+    try:
+        workers.agree({"version": "1", "corpus": f"of {workers.rank}"})
+    except ValueError as error:
+        return str(error)
+    return "nothing"
+
+
+def running(workers: Workers) -> list[float]:
+    """Running mean and variance of a batch norm that has 1 + rank and 3 + rank."""
+    norm = nn.BatchNorm1d(1)
+    norm.running_mean.fill_(1.0 + workers.rank)  # type: ignore[union-attr]
+    norm.running_var.fill_(3.0 + workers.rank)  # type: ignore[union-attr]
+    workers.average_running([nn.Sequential(norm)])
+    return [float(norm.running_mean), float(norm.running_var)]  # type: ignore[arg-type]
+
+
 def main(out: Path, batch_size: int) -> None:
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
     with working_together(minutes=2) as workers:
-        found = {(k, m): fitted(k, m, batch_size, workers) for k in CASES for m in ("batch", "online")}
+        found: dict[Any, Any] = {(k, m): fitted(k, m, batch_size, workers) for k in CASES for m in ("batch", "online")}
+        found["agree"], found["running"] = disagreement(workers), running(workers)
         if workers.leads:
             torch.save(found, out)
 
