@@ -11,6 +11,7 @@ from torch import nn
 from pyro_prme.checks import all_settings, choice
 from pyro_prme.inference.rules import Topics
 from pyro_prme.inference.rules.topics import OwnCountsOut
+from pyro_prme.inference.session import alone
 from pyro_prme.inference.topic_guide import PRMEGuide
 from pyro_prme.models.diln import DILN
 from pyro_prme.models.networks.encoders import BagOfWordsEncoder, TopicEncoder
@@ -120,7 +121,7 @@ def build(
     all_settings(encoder_hidden=encoder_hidden, decoder_hidden=decoder_hidden, batch_norm=batch_norm, residual=residual)
     design = {"batch_norm": batch_norm, "residual": residual}
     parts: dict[str, Any] = {}
-    with torch.random.fork_rng(devices=[]):
+    with alone(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if model == "prme":
             sizes = num_topics, embedding_dim, embedding_dim
