@@ -2,7 +2,7 @@
 
 It is what a step would cost without Pyro: the same kernels, networks, terms and optimizers, and no handlers, traces,
 plates, distributions or plans. One step of it and one of `Trainer.step` leave the same parameters behind
-(tests/test_benchmarks.py).
+(tests/benchmarks/test_benchmarks.py).
 """
 
 from __future__ import annotations

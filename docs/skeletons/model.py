@@ -1,6 +1,7 @@
 """A skeleton to copy: a model of your own, in plain Pyro, fitted by closed forms where its structure has them.
 
-Here: each shop sells items at a rate of its own, and the rates have a common scale. `tests/test_skeletons.py` fits it.
+Here: each shop sells items at a rate of its own, and the rates have a common scale. `tests/docs/test_skeletons.py`
+fits it.
 """
 
 import pyro

@@ -1,8 +1,8 @@
 """A skeleton to copy: a reader of your own, from a file to a `Corpus`.
 
-Here: a line for each token, with the document's name, a tab and the word. `tests/test_skeletons.py` reads such files,
-and damages them. To make it a format of `load_corpus`, add it to the readers in `pyro_prme/corpora/readers.py`, and
-to the fuzzer in `tests/robustness/fuzzing.py`.
+Here: a line for each token, with the document's name, a tab and the word. `tests/docs/test_skeletons.py` reads such
+files, and damages them. To make it a format of `load_corpus`, add it to the readers in `pyro_prme/corpora/readers.py`,
+and to the fuzzer in `tests/robustness/fuzzing.py`.
 """
 
 from pathlib import Path

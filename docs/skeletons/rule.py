@@ -1,7 +1,7 @@
 """A skeleton to copy: a rule of your own, which says how the posterior factor of some sites is found.
 
 Here: a Normal with a free location for each element and one common scale, for a site of real numbers that has no closed
-form. `tests/test_skeletons.py` fits a model with it. A rule that has an update in closed form is compared with the
+form. `tests/docs/test_skeletons.py` fits a model with it. A rule that has an update in closed form is compared with the
 engine by `pyro_prme.testing.check_rule`.
 """
 

@@ -30,11 +30,11 @@ ROOT = Path(__file__).parents[2]
 
 #: The fast tests that are to notice a fault in a folder.
 TESTS = {
-    "equations": ["tests/test_updates.py", "tests/test_bounds.py", "tests/test_sticks.py"],
+    "equations": ["tests/equations"],
     "conjugacy": ["tests/conjugacy"],
     "inference": ["tests/inference"],
-    "models": ["tests/test_networks.py", "tests/test_model.py", "tests/inference"],
-    "answers": ["tests/test_posterior.py", "tests/inference"],
+    "models": ["tests/models", "tests/inference"],
+    "answers": ["tests/answers", "tests/inference"],
 }
 _MUTATED = ("equations", "inference", "conjugacy")  # at random
 

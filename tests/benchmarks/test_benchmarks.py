@@ -20,7 +20,7 @@ from pyro_prme.kernels import local_step as kernel
 from pyro_prme.models.networks.encoders import encoder_of_depth
 from pyro_prme.models.networks.layers import decoder_of_depth
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
 import corpora  # noqa: E402

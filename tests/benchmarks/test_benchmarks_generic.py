@@ -10,7 +10,7 @@ import torch
 
 import pyro_prme as prme
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import corpora
 import generic

@@ -14,7 +14,7 @@ import pytest
 import pyro_prme as prme
 from pyro_prme.cli.together import restarted, under_torchrun, without_option
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and sends signals to a group of processes")
 
 

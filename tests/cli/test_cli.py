@@ -681,7 +681,7 @@ def test_the_demo_is_the_fit_of_the_readme(tmp_path):
 
 @pytest.mark.slow
 def test_the_python_of_the_readme_runs():
-    text = (Path(__file__).parents[1] / "README.md").read_text()
+    text = (Path(__file__).parents[2] / "README.md").read_text()
     first, plain, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)  # the third is run by test_swap_example
     small = first.replace("n_components=50, max_iter=30", "n_components=8, max_iter=1")
     assert small != first

@@ -15,7 +15,7 @@ from pyro_prme.inference import ClosedFormGuide, FitOptions, fit
 from pyro_prme.inference.guide import RULES
 from tests.robustness.trials import spoken
 
-FOLDER = Path(__file__).parents[1] / "docs" / "skeletons"
+FOLDER = Path(__file__).parents[2] / "docs" / "skeletons"
 
 
 def skeleton(name):

@@ -19,7 +19,7 @@ import pytest
 import pyro_prme
 import pyro_prme.measures
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
 sys.path.append(str(DOCS))

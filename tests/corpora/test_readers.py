@@ -20,7 +20,7 @@ from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.readers import load_corpus, save_corpus
 from pyro_prme.corpora.text import stop_word_set
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+SHARED = Path(__file__).parents[3] / "shared" / "data"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared corpora are not on this machine")
 FILES = ["c.ldac", "c.dat.gz", "docword.c.txt", "docword.c.txt.gz", "c.mtx", "c.mtx.gz", "c.npz", "c.npz.gz"]
 
