@@ -1,5 +1,6 @@
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,21 @@ def pages(browser) -> Iterator[Pages]:
     for context in opened.contexts:
         context.close()
     assert not opened.trouble
+
+
+@pytest.fixture(scope="session")
+def axe() -> Callable[[Any], list[str]]:
+    """What axe-core finds wrong with a page, a line each; its code comes with axe-playwright-python."""
+    package = find_spec("axe_playwright_python")
+    if package is None or package.origin is None:
+        pytest.skip("axe-playwright-python, which has axe-core, is not installed")
+    code = Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8")
+
+    def findings(page: Any) -> list[str]:
+        page.evaluate(code)
+        return [f"{found['id']}: {found['nodes'][0]['html']}" for found in page.evaluate("axe.run()")["violations"]]
+
+    return findings
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,6 @@ from pyro_prme.explorer.pictures import PLAYS, play, write_plays
 from pyro_prme.explorer.pictures.precomputed import ARRAYS, paintbox_arrays
 from pyro_prme.measures import GeneralizedGammaLevy
 
-from .test_page import AXE
-
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
@@ -191,9 +189,5 @@ def test_nothing_is_wider_than_the_window(pages, file, width):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_finding_of_axe(pages, file, scheme):
-    if not AXE.is_file():
-        pytest.skip("axe-core is not there: npm install axe-core, or PRME_AXE with the path of axe.min.js")
-    page = pages.open(file, color_scheme=scheme)
-    page.evaluate(AXE.read_text())
-    assert not [f"{v['id']}: {v['nodes'][0]['html']}" for v in page.evaluate("axe.run()")["violations"]]
+def test_no_finding_of_axe(pages, axe, file, scheme):
+    assert axe(pages.open(file, color_scheme=scheme)) == []
