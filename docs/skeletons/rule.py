@@ -5,7 +5,6 @@ form. `tests/docs/test_skeletons.py` fits a model with it. A rule that has an up
 engine by `pyro_prme.testing.check_rule`.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,30 +12,26 @@ from pyro import distributions as dist
 from torch import Tensor, nn
 
 from pyro_prme.conjugacy import Structure
-from pyro_prme.inference.claims import Claim, OpenClaim, Refusal, Rule
+from pyro_prme.inference.claims import Claim, OneSiteRule, OpenClaim
 from pyro_prme.inference.rules.normal_guide import is_real
 
 __all__ = ["OneScale", "OneScaleFactor"]
 
 
-class OneScale(Rule):
+class OneScale(OneSiteRule):
     """Claims the first free site of real numbers that belongs to no subsampled plate.
 
     A rule is a value without state. It looks at what a site *is* (prior, support, plates), never at what it is called,
     and says for each site why it does not claim it: the plan prints that.
     """
 
-    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
-        reasons = {}
-        for name in free:
-            site = structure.trace.nodes[name]
-            if not is_real(site["fn"]):
-                reasons[name] = "its values are not all real numbers"
-            elif any(frame.size != frame.full_size for frame in site["cond_indep_stack"]):
-                reasons[name] = "it belongs to a subsampled plate, and a location for each member is not kept"
-            else:
-                return OneScaleFactor(name, site["value"])
-        return Refusal(reasons)
+    def claim(self, structure: Structure, name: str) -> Claim | str:
+        site = structure.trace.nodes[name]
+        if not is_real(site["fn"]):
+            return "its values are not all real numbers"
+        if any(frame.size != frame.full_size for frame in site["cond_indep_stack"]):
+            return "it belongs to a subsampled plate, and a location for each member is not kept"
+        return OneScaleFactor(name, site["value"])
 
 
 class OneScaleFactor(OpenClaim):

@@ -20,12 +20,9 @@ from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import alone, default_dtype, evaluating
 
-__all__ = ["SYMBOLS", "Factors", "draw_words", "posterior_factors", "prior_draws"]
+__all__ = ["Factors", "draw_words", "posterior_factors", "prior_draws"]
 
-#: The paper's symbols, by which values are named, and the roles of their sites.
-SYMBOLS = {
-    "V": "sticks", "theta": "topics", "Z": "loadings", "ell": "places", "h": "embedding", "f": "function"
-}  # fmt: skip
+_SHARED, _LOCAL = ("sticks", "topics"), ("function", "loadings")  # roles of sites that are drawn from the prior
 
 
 class Factors(NamedTuple):
@@ -126,18 +123,18 @@ def prior_draws(
         seed: of the draws; the global random state is left alone.
 
     Yields:
-        Values by site: V (K - 1), theta (K, D), Z (N, K); with a random function also f (N, K) and, where it has them,
-        ell and h (N, h_dim).
+        Values by role: sticks (K - 1), topics (K, D), loadings (N, K); with a random function also function (N, K) and,
+        where it has them, places and embedding (N, h_dim).
     """
-    model, dtype, store, roles = posterior.model, posterior.dtype, pyro.get_param_store(), posterior.roles
-    sites = {symbol: roles[role] for symbol, role in SYMBOLS.items() if posterior.has(role)}
+    model, dtype, store = posterior.model, posterior.dtype, pyro.get_param_store()
+    sites = {role: site for role, site in posterior.roles.items() if posterior.has(role)}
     num, step = len(factors.rate), model.num_documents  # the plate holds no more documents than it was built for
     fitted: dict[str, np.ndarray] = {}
     if factors.h is not None:
-        fitted = {"ell": posterior.topic_embeddings().values, "h": factors.h}
+        fitted = {"places": posterior.topic_embeddings().values, "embedding": factors.h}
     state = torch.Generator().manual_seed(seed).get_state()
     for _ in range(num_draws):
-        points = {sites["ell"]: torch.as_tensor(fitted["ell"], dtype=dtype)} if fitted else {}
+        points = {sites["places"]: torch.as_tensor(fitted["places"], dtype=dtype)} if fitted else {}
         shared: dict[str, Any] = {}
         parts: dict[str, list[Tensor]] = {}
         with (
@@ -151,18 +148,18 @@ def prior_draws(
             torch.set_rng_state(state)
             for start in range(0, num, step):
                 size = min(step, num - start)
-                known = points | {sites[name]: value for name, value in shared.items()}
+                known = points | {sites[role]: value for role, value in shared.items()}
                 if fitted:
-                    h = torch.as_tensor(fitted["h"][start : start + size], dtype=dtype)[:, None]
-                    known |= {sites["h"]: h}
+                    h = torch.as_tensor(fitted["embedding"][start : start + size], dtype=dtype)[:, None]
+                    known |= {sites["embedding"]: h}
                 trace = poutine.trace(poutine.condition(model, data=known)).get_trace(Batch.to_draw([1] * size))
                 values: dict[str, Any] = {
-                    name: trace.nodes[sites[name]]["value"] for name in ("V", "theta", "f", "Z") if name in sites
+                    role: trace.nodes[sites[role]]["value"] for role in (*_SHARED, *_LOCAL) if role in sites
                 }
-                shared = {name: values[name] for name in ("V", "theta")}
-                for name in values.keys() - shared.keys():
-                    parts.setdefault(name, []).append(values[name])
+                shared = {role: values[role] for role in _SHARED}
+                for role in values.keys() - shared.keys():
+                    parts.setdefault(role, []).append(values[role])
             state = torch.get_rng_state()
-        local = {name: torch.cat(part).reshape(num, -1) for name, part in parts.items()}
-        local["Z"] = local["Z"].clamp(min=torch.finfo(dtype).tiny)
-        yield {name: value.double().numpy() for name, value in (shared | local).items()} | fitted
+        local = {role: torch.cat(part).reshape(num, -1) for role, part in parts.items()}
+        local["loadings"] = local["loadings"].clamp(min=torch.finfo(dtype).tiny)
+        yield {role: value.double().numpy() for role, value in (shared | local).items()} | fitted

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 import xarray as xr
 
-from pyro_prme.answers.draws import SYMBOLS, Factors, draw_words, posterior_factors, prior_draws
+from pyro_prme.answers.draws import Factors, draw_words, posterior_factors, prior_draws
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.answers.scores import log_predictive
+from pyro_prme.answers.sites import SYMBOLS
 from pyro_prme.checks import whole
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.equations.sticks import stick_weights
@@ -24,15 +25,16 @@ __all__ = ["to_inference_data", "to_pyldavis"]
 
 #: What the groups posterior and prior may hold, and its dimensions beside chain and draw.
 VARIABLES: dict[str, tuple[str, ...]] = {
-    "V": ("stick",),
+    SYMBOLS["sticks"]: ("stick",),
     "p": ("topic",),
-    "theta": ("topic", "word"),
+    SYMBOLS["topics"]: ("topic", "word"),
     "proportions": ("document", "topic"),
-    "Z": ("document", "topic"),
-    "ell": ("topic", "ell_dim"),
-    "h": ("document", "h_dim"),
-    "f": ("document", "topic"),
+    SYMBOLS["loadings"]: ("document", "topic"),
+    SYMBOLS["places"]: ("topic", "ell_dim"),
+    SYMBOLS["embedding"]: ("document", "h_dim"),
+    SYMBOLS["function"]: ("document", "topic"),
 }
+_ROLES = {symbol: role for role, symbol in SYMBOLS.items()} | {"p": "sticks"}  # of the sites behind a variable
 #: What posterior_predictive and observed_data hold.
 STATISTICS: dict[str, tuple[str, ...]] = {
     "distinct_words": ("document",),
@@ -40,7 +42,8 @@ STATISTICS: dict[str, tuple[str, ...]] = {
     "word_counts": ("word",),
     "X": ("document", "word"),
 }
-_OF_FUNCTION = ("ell", "h", "f")
+_POINTS = ("sticks", "places")  # roles of sites that are exported only where they are point masses
+_OF_FUNCTION = ("places", "embedding", "function")
 _SETTINGS = ("alpha", "beta", "gamma0")
 
 
@@ -103,13 +106,14 @@ def to_inference_data(
     log_likelihood = []
     for _ in range(draws):
         theta, Z = factors.draw_topics(rng), factors.draw_loadings(rng)
-        values = points | {"theta": theta[:, words], "Z": Z, "proportions": Z / Z.sum(1, keepdims=True)}
+        values = points | {"topics": theta, "loadings": Z}
         if factors.h is not None:
-            values["h"] = factors.h
-        if "f" in variables:
-            values["f"] = factors.draw_function(rng)
+            values["embedding"] = factors.h
+        if SYMBOLS["function"] in variables:
+            values["function"] = factors.draw_function(rng)
+        named = _variables(values, words)
         for name in variables:
-            drawn[name].append(values[name])
+            drawn[name].append(named[name])
         log_likelihood.append(log_predictive(Z, theta, corpus))
         for name, value in _statistics(draw_words(corpus.lengths, Z, theta, rng), words, counts).items():
             predicted.setdefault(name, []).append(value)
@@ -178,11 +182,11 @@ def _check(
     unknown = [name for name in variables if name not in VARIABLES]
     if unknown or isinstance(variables, str) or not variables:
         raise ValueError(f"variables is {variables!r}: give a list of some of {', '.join(VARIABLES)}.")
-    missing = [name for name in variables if name in _OF_FUNCTION and not posterior.has(SYMBOLS[name])]
+    roles = {name: _ROLES[name] for name in variables if name in _ROLES}
+    missing = [name for name, role in roles.items() if role in _OF_FUNCTION and not posterior.has(role)]
     if missing:
         raise ValueError(f"{type(posterior.model).__name__} has no {missing[0]}: leave it out of the variables.")
-    points = {"V", "p", "ell"} & set(variables)
-    moving = [name for name in points if posterior.point(SYMBOLS["V" if name == "p" else name]) is None]
+    moving = [name for name, role in roles.items() if role in _POINTS and posterior.point(role) is None]
     if moving:
         raise ValueError(f"{moving[0]} is not a point mass in this guide: leave it out of the variables.")
 
@@ -202,14 +206,18 @@ def _statistics(counts: Any, words: np.ndarray, keep_counts: bool) -> dict[str, 
 
 
 def _points(posterior: Posterior) -> dict[str, np.ndarray]:
-    """Values of the sites that are point masses in q, and of p."""
-    found = {symbol: posterior.point(SYMBOLS[symbol]) for symbol in ("V", "ell")}
-    values = {symbol: value for symbol, value in found.items() if value is not None}
-    return values | ({"p": _weights(values["V"])} if "V" in values else {})
+    """Values by role of the sites that are point masses in q."""
+    found = {role: posterior.point(role) for role in _POINTS}
+    return {role: value for role, value in found.items() if value is not None}
 
 
-def _weights(V: np.ndarray) -> np.ndarray:
-    return stick_weights(torch.as_tensor(V, dtype=torch.float64)).numpy()
+def _variables(values: Mapping[str, np.ndarray], words: np.ndarray) -> dict[str, np.ndarray]:
+    """What is exported of values by role, for some of the words: they themselves, p, and proportions."""
+    variables = {SYMBOLS[role]: value[:, words] if role == "topics" else value for role, value in values.items()}
+    if "sticks" in values:
+        variables["p"] = stick_weights(torch.as_tensor(values["sticks"], dtype=torch.float64)).numpy()
+    loadings = values["loadings"]
+    return variables | {"proportions": loadings / loadings.sum(1, keepdims=True)}
 
 
 def _dataset(
@@ -240,10 +248,8 @@ def _prior_group(
     posterior: Posterior, factors: Factors, variables: Sequence[str], words: np.ndarray, draws: int, seed: int
 ) -> dict[str, np.ndarray]:
     samples: dict[str, list[np.ndarray]] = {name: [] for name in variables}
-    for values in prior_draws(posterior, factors, draws, seed):
-        Z = values["Z"]
-        values |= {"theta": values["theta"][:, words], "p": _weights(values["V"])}
-        values["proportions"] = Z / Z.sum(1, keepdims=True)
+    for drawn in prior_draws(posterior, factors, draws, seed):
+        values = _variables(drawn, words)
         for name in variables:
             samples[name].append(values[name])
     return {name: np.stack(values) for name, values in samples.items()}

@@ -27,14 +27,18 @@ from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import alone, default_dtype, evaluating, seeded
 from pyro_prme.inference.topic_guide import Counts
 
-__all__ = ["FUNCTION", "SitePosterior"]
+__all__ = ["FUNCTION", "SYMBOLS", "SitePosterior"]
 
 #: How E-steps are made for answers: until they have converged.
 CONVERGED = RunOptions(sweeps=200, word_tolerance=1e-4)
 
+#: What the paper calls the sites of a role: for messages, and for labels of what is written out.
+SYMBOLS = {
+    "sticks": "V", "topics": "theta", "loadings": "Z", "places": "ell", "embedding": "h", "function": "f"
+}  # fmt: skip
+
 #: What an answer that needs f calls it.
 FUNCTION = "random function"
-_SYMBOLS = {"places": "ell", "embedding": "h", "function": "f"}  # of the paper, for messages
 _RUNS = 200  # of the model, over which a site is averaged that others decide
 
 
@@ -202,7 +206,7 @@ class SitePosterior:
         if not self.has(role):
             needs = needs or f"site as its {role}; say which by `roles`"
             name = getattr(self.model, "__name__", type(self.model).__name__)
-            raise ValueError(f"{name} has no {_SYMBOLS.get(role, role)}: {what} needs a model with a {needs}.")
+            raise ValueError(f"{name} has no {SYMBOLS.get(role, role)}: {what} needs a model with a {needs}.")
         return self.roles[role]
 
     def _labelled(self, values: np.ndarray, *dims: str) -> xr.DataArray:

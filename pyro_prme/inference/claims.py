@@ -23,7 +23,7 @@ from pyro_prme.inference.options import RunOptions
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
 
-__all__ = ["LEFT", "Claim", "Context", "GivenClaim", "OpenClaim", "Refusal", "Rule", "SolvedClaim"]
+__all__ = ["LEFT", "Claim", "Context", "GivenClaim", "OneSiteRule", "OpenClaim", "Refusal", "Rule", "SolvedClaim"]
 
 
 #: Why a site that was given to a rule, or to none, is not found by the engine.
@@ -61,6 +61,23 @@ class Rule:
             structure: of the model.
             free: latent sites that no earlier rule has claimed, in the model's order.
         """
+        raise NotImplementedError
+
+
+class OneSiteRule(Rule):
+    """Claims the first free site that it can, and says of each site before it why it cannot."""
+
+    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
+        reasons: dict[str, str] = {}
+        for name in free:
+            found = self.claim(structure, name)
+            if isinstance(found, Claim):
+                return found
+            reasons[name] = found
+        return Refusal(reasons)
+
+    def claim(self, structure: Structure, name: str) -> Claim | str:
+        """A claim of this site, or why not: a clause."""
         raise NotImplementedError
 
 

@@ -24,6 +24,7 @@ from pyro_prme.inference.options import Origin, RunOptions
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import alone, evaluating
 from pyro_prme.inference.workers import Workers, pending_parts
+from pyro_prme.models.networks.layers import batch_mean
 
 __all__ = ["MODES", "Bound", "TrainOptions", "Trainer"]
 
@@ -97,11 +98,6 @@ class Trainer:
     ) -> None:
         self.workers = workers or Workers()
         self.guide, self.data, self.options = guide, data, options or TrainOptions()
-        if self.workers.size > 1:
-            centring: list[Any] = [m for whole in self._modules() for m in whole.modules()]
-            for module in centring:
-                if hasattr(module, "mean_over_batch"):
-                    module.mean_over_batch = self.workers.mean
         if not len(data):
             raise ValueError("The data have no rows: there is nothing to fit.")
         self.rng = np.random.default_rng(self.options.seed)
@@ -184,7 +180,7 @@ class Trainer:
 
     def _gradient_steps(self, args: tuple, run: Run, share: float) -> None:
         held = RunOptions(held=run.local)
-        with pyro.validation_enabled(False):
+        with pyro.validation_enabled(False), batch_mean(self.workers.mean):
             for _ in range(self.options.gradient_steps):
                 for optimiser in self.optimisers:
                     optimiser.zero_grad()

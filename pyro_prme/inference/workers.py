@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as torch_distributed
 
+from pyro_prme.models.networks.layers import mean_of_rows
+
 __all__ = ["Workers", "pending_parts", "working_together"]
 
 _MINUTES = 10  # that a worker waits for the others before it gives up
@@ -72,6 +74,8 @@ class Workers:
 
     def mean(self, x: Tensor) -> Tensor | None:
         """The mean over the rows of all workers, through which gradients pass; None for a single row."""
+        if self.size == 1:
+            return mean_of_rows(x)
         count = torch.tensor(float(len(x)), dtype=x.dtype)
         self.sum_([count])
         total: Tensor = _Sum.apply(x.sum(0))

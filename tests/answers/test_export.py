@@ -155,10 +155,10 @@ def test_prior_draws_have_the_prior_s_law(posterior, hdp, corpus):
     for fit in (posterior, hdp):
         factors = posterior_factors(fit, corpus)
         draws = list(prior_draws(fit, factors, 150))
-        V = np.stack([draw["V"] for draw in draws])
+        V = np.stack([draw["sticks"] for draw in draws])
         assert np.abs(V.mean() - 0.5) < 0.06  # Beta(1, 1)
-        assert np.stack([draw["theta"] for draw in draws])[:, :, 0].mean() == pytest.approx(1 / 12, abs=0.02)
-    total = np.stack([draw["Z"] for draw in draws]).sum(-1)
+        assert np.stack([draw["topics"] for draw in draws])[:, :, 0].mean() == pytest.approx(1 / 12, abs=0.02)
+    total = np.stack([draw["loadings"] for draw in draws]).sum(-1)
     assert total.mean() == pytest.approx(5, abs=0.1)  # HDP: the sum is Gamma(beta, 1), whatever the sticks
     assert total.var() == pytest.approx(5, abs=0.5)
     assert torch.equal(state, torch.get_rng_state())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import string
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyro
@@ -16,7 +18,9 @@ from pyro import distributions as dist
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
+import pyro_prme
 from pyro_prme import DILN, HDP, PRME, BagOfWordsEncoder, ShapePRME
+from pyro_prme.answers.sites import SYMBOLS
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.inference import ClosedFormGuide, FitOptions, fit
 from pyro_prme.inference.topic_guide import PRMEGuide
@@ -245,3 +249,19 @@ def test_without_the_kernel_the_fit_is_the_same() -> None:
             now = theirs.factors.natural[name][key]
             now = now - now.logsumexp(-1, keepdim=True) if key == "chosen" else now
             torch.testing.assert_close(now, value - shift, rtol=1e-8, atol=1e-8)
+
+
+def test_no_module_outside_of_models_has_a_site_of_the_paper_by_its_name() -> None:
+    """Roles stand for sites; `SYMBOLS` gives the paper's names to what is printed or written out."""
+    folders = ("answers", "cli", "conjugacy", "equations", "inference", "runs", "kernels", "estimator.py", "plots")
+    root, found = Path(pyro_prme.__file__).parent, set()
+    for folder in folders:
+        place = root / folder
+        for path in [place] if place.is_file() else place.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and node.value in ("V", "theta", "ell", "h", "f", "Z", "C", "X"):
+                    found.add((path.relative_to(root).as_posix(), node.value))
+    symbols = {("answers/sites.py", symbol) for symbol in SYMBOLS.values()}
+    others = {("answers/export.py", "theta"), ("answers/export.py", "X")}  # labels that a user asks for, or gets
+    others.add(("plots/paintboxes.py", "C"))  # an anchor
+    assert found == symbols | others

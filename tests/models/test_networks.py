@@ -1,3 +1,6 @@
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +17,7 @@ from pyro_prme import (
     encoder_of_depth,
 )
 from pyro_prme.models.networks.encoders import hide_words
-from pyro_prme.models.networks.layers import BatchNorm, LinearDecoder
+from pyro_prme.models.networks.layers import BatchNorm, LinearDecoder, batch_mean
 
 DESIGNS = [(False, False), (True, False), (False, True), (True, True)]  # (batch_norm, residual)
 
@@ -171,3 +174,22 @@ def test_the_gradient_of_the_word_table_is_that_of_the_dense_product(sparse, tok
     assert gradient.is_sparse == sparse
     torch.testing.assert_close(gradient.to_dense() if sparse else gradient, table.grad)
     assert not sparse or gradient._values().shape == (10 - 1, 3)  # word 6 is in none either
+
+
+def test_a_mean_over_a_larger_batch_holds_within_its_block_and_thread_alone():
+    decoder = LinearDecoder(4, 3, 2).train()
+    h, ell = torch.randn(6, 3), torch.randn(4, 2)
+
+    def moved() -> torch.Tensor:  # what the running mean takes up of a batch
+        before = decoder.running_mean.clone()
+        decoder(h, ell)
+        return (decoder.running_mean - (1 - decoder.momentum) * before) / decoder.momentum
+
+    own, given = moved(), torch.arange(4.0)
+    with ThreadPoolExecutor(1) as other, batch_mean(lambda rows: given):
+        torch.testing.assert_close(moved(), given)
+        torch.testing.assert_close(other.submit(moved).result(), own)
+    torch.testing.assert_close(moved(), own)
+    with suppress(ZeroDivisionError), batch_mean(lambda rows: given):
+        1 / 0  # noqa: B018
+    torch.testing.assert_close(moved(), own)

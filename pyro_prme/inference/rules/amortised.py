@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pyro_prme.conjugacy import Structure
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.rows import RowBatch
-from pyro_prme.inference.claims import Claim, Context, OpenClaim, Refusal, Rule
+from pyro_prme.inference.claims import Claim, Context, OneSiteRule, OpenClaim
 from pyro_prme.inference.rules.normal_guide import is_real
 from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.shrinking import shrinking
@@ -21,7 +21,7 @@ from pyro_prme.inference.rules.topics.claim import TopicFactors
 __all__ = ["Amortised", "NetworkPoint", "rows_of_topics"]
 
 
-class Amortised(Rule):
+class Amortised(OneSiteRule):
     """Claims the first free real-valued site: its point is what a network makes of the batch.
 
     Args:
@@ -32,16 +32,10 @@ class Amortised(Rule):
     def __init__(self, encoder: nn.Module) -> None:
         self.encoder = encoder
 
-    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
-        reasons: dict[str, str] = {}
-        for name in free:
-            if not is_real(structure.trace.nodes[name]["fn"]):
-                reasons[name] = "it is not real-valued, and the inference network's output is"
-            elif why := shrinking(structure, name):
-                reasons[name] = why
-            else:
-                return NetworkPoint(name, self.encoder)
-        return Refusal(reasons)
+    def claim(self, structure: Structure, name: str) -> Claim | str:
+        if not is_real(structure.trace.nodes[name]["fn"]):
+            return "it is not real-valued, and the inference network's output is"
+        return shrinking(structure, name) or NetworkPoint(name, self.encoder)
 
 
 class NetworkPoint(OpenClaim):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, biject_to
 
 from pyro_prme.conjugacy import Structure
-from pyro_prme.inference.claims import Claim, Context, Refusal, Rule
+from pyro_prme.inference.claims import Claim, Context, OneSiteRule
 from pyro_prme.inference.rules.amortised import NetworkPoint, batch_among, rows_of_topics
 from pyro_prme.inference.rules.normal_guide import normal_on_support
 
@@ -21,7 +21,7 @@ _INITIAL_SCALE = 0.1  # standard deviation, on the unconstrained scale
 _REACH = 4.0  # of a logarithm of a scale from the initial one
 
 
-class AmortisedNormal(Rule):
+class AmortisedNormal(OneSiteRule):
     """Claims the first free continuous site of the batch's plate: its Normal is what a network makes of the batch.
 
     The Normal lies on the unconstrained scale of the prior's support. Its standard deviation is between 0.002 and 5.5:
@@ -34,18 +34,14 @@ class AmortisedNormal(Rule):
     def __init__(self, network: Callable[[int], nn.Module]) -> None:
         self.network = network
 
-    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
-        reasons: dict[str, str] = {}
-        for name in free:
-            site = structure.trace.nodes[name]
-            if site["fn"].support.is_discrete:
-                reasons[name] = "it is discrete and has no reparameterised gradient"
-            elif not _is_of_batch(site, structure):
-                reasons[name] = "it does not belong to the documents of a batch, which a network could read"
-            else:
-                shape = biject_to(site["fn"].support).inv(site["value"]).shape[1:]
-                return NetworkNormal(name, Locations(self.network(2 * shape.numel())), shape)
-        return Refusal(reasons)
+    def claim(self, structure: Structure, name: str) -> Claim | str:
+        site = structure.trace.nodes[name]
+        if site["fn"].support.is_discrete:
+            return "it is discrete and has no reparameterised gradient"
+        if not _is_of_batch(site, structure):
+            return "it does not belong to the documents of a batch, which a network could read"
+        shape = biject_to(site["fn"].support).inv(site["value"]).shape[1:]
+        return NetworkNormal(name, Locations(self.network(2 * shape.numel())), shape)
 
 
 def _is_of_batch(site: Any, structure: Structure) -> bool:

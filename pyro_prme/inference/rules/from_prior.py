@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,12 +15,12 @@ from pyro_prme.conjugacy.program import compile_program
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.structure import other_values
 from pyro_prme.conjugacy.tracing import symbolic_run
-from pyro_prme.inference.claims import Claim, GivenClaim, OpenClaim, Refusal, Rule
+from pyro_prme.inference.claims import Claim, GivenClaim, OneSiteRule, OpenClaim
 
 __all__ = ["FromPrior"]
 
 
-class FromPrior(Rule):
+class FromPrior(OneSiteRule):
     """Claims the first free site with a Normal prior: q = p.
 
     Where a density asks for another expectation of it than is known, its value is drawn from the prior in each run.
@@ -29,14 +28,11 @@ class FromPrior(Rule):
     Differs from the paper: there it is left unsaid of f; q has no factor for it.
     """
 
-    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
-        reasons: dict[str, str] = {}
-        for name in free:
-            prior = unwrapped(structure.trace.nodes[name]["fn"])
-            if isinstance(prior, torch.distributions.Normal):
-                return PriorNormal(name) if has_expectations(structure, name) else PriorDraw(name)
-            reasons[name] = f"its prior is {type(prior).__name__}, and moments are known for a Normal"
-        return Refusal(reasons)
+    def claim(self, structure: Structure, name: str) -> Claim | str:
+        prior = unwrapped(structure.trace.nodes[name]["fn"])
+        if not isinstance(prior, torch.distributions.Normal):
+            return f"its prior is {type(prior).__name__}, and moments are known for a Normal"
+        return PriorNormal(name) if has_expectations(structure, name) else PriorDraw(name)
 
 
 def has_expectations(structure: Structure, name: str) -> bool:

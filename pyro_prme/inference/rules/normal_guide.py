@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,27 +12,23 @@ from torch.distributions import Distribution, biject_to
 
 from pyro_prme.conjugacy import Structure
 from pyro_prme.conjugacy.families.base import unwrapped
-from pyro_prme.inference.claims import Claim, OpenClaim, Refusal, Rule
+from pyro_prme.inference.claims import Claim, OneSiteRule, OpenClaim
 
 __all__ = ["FreeNormal", "MeanFieldNormal"]
 
 _INITIAL_SCALE = 0.1  # standard deviation, on the unconstrained scale
 
 
-class MeanFieldNormal(Rule):
+class MeanFieldNormal(OneSiteRule):
     """Claims the first free continuous site that belongs to no subsampled plate."""
 
-    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
-        reasons: dict[str, str] = {}
-        for name in free:
-            site = structure.trace.nodes[name]
-            if site["fn"].support.is_discrete:
-                reasons[name] = "it is discrete and has no reparameterised gradient"
-            elif any(frame.size != frame.full_size for frame in site["cond_indep_stack"]):
-                reasons[name] = "it belongs to a subsampled plate, and free parameters for each member are not kept"
-            else:
-                return FreeNormal(name, site["fn"], site["value"])
-        return Refusal(reasons)
+    def claim(self, structure: Structure, name: str) -> Claim | str:
+        site = structure.trace.nodes[name]
+        if site["fn"].support.is_discrete:
+            return "it is discrete and has no reparameterised gradient"
+        if any(frame.size != frame.full_size for frame in site["cond_indep_stack"]):
+            return "it belongs to a subsampled plate, and free parameters for each member are not kept"
+        return FreeNormal(name, site["fn"], site["value"])
 
 
 class FreeNormal(OpenClaim):

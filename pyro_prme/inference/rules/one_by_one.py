@@ -14,7 +14,7 @@ from pyro_prme.conjugacy import Factors, Structure, find_structure
 from pyro_prme.conjugacy.families import FAMILY, BinaryMembers, Members, PositiveMembers
 from pyro_prme.conjugacy.families.base import unwrapped
 from pyro_prme.conjugacy.tracing import Site
-from pyro_prme.inference.claims import LEFT, Claim, Refusal, Rule, SolvedClaim
+from pyro_prme.inference.claims import LEFT, Claim, OneSiteRule, SolvedClaim
 from pyro_prme.inference.options import RunOptions
 
 if TYPE_CHECKING:
@@ -27,29 +27,21 @@ _SWEEPS = 50  # over the members, if nothing else is asked for
 _FAMILIES: tuple[tuple[type, type[Members]], ...] = ((td.Gamma, PositiveMembers), (td.Bernoulli, BinaryMembers))
 
 
-class OneByOne(Rule):
+class OneByOne(OneSiteRule):
     """Claims the first free site with a Gamma or Bernoulli prior that enters others' densities by its squares.
 
     The expected log density with the products of members is checked against the model's own as any closed form is.
     """
 
-    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
-        reasons: dict[str, str] = {}
-        for name in free:
-            if structure.refusals.get(name) == LEFT:
-                reasons[name] = LEFT
-                continue
-            prior = unwrapped(structure.trace.nodes[name]["fn"])
-            family = next((f for kind, f in _FAMILIES if isinstance(prior, kind)), None)
-            if family is None:
-                reasons[name] = f"its prior is {type(prior).__name__}, and one member after the other needs another"
-                continue
-            found = followed(structure, name, family)
-            if isinstance(found, str):
-                reasons[name] = found
-                continue
-            return OneByOneFactors(found, name)
-        return Refusal(reasons)
+    def claim(self, structure: Structure, name: str) -> Claim | str:
+        if structure.refusals.get(name) == LEFT:
+            return LEFT
+        prior = unwrapped(structure.trace.nodes[name]["fn"])
+        family = next((f for kind, f in _FAMILIES if isinstance(prior, kind)), None)
+        if family is None:
+            return f"its prior is {type(prior).__name__}, and one member after the other needs another"
+        found = followed(structure, name, family)
+        return found if isinstance(found, str) else OneByOneFactors(found, name)
 
 
 def followed(structure: Structure, name: str, family: type[Members]) -> Structure | str:

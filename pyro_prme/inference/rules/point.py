@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,13 +9,13 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, biject_to
 
 from pyro_prme.conjugacy import Structure
-from pyro_prme.inference.claims import Claim, OpenClaim, Refusal, Rule
+from pyro_prme.inference.claims import Claim, OneSiteRule, OpenClaim
 from pyro_prme.inference.rules.shrinking import shrinking
 
 __all__ = ["FreePoint", "Point"]
 
 
-class Point(Rule):
+class Point(OneSiteRule):
     """Claims the first free continuous site that belongs to no subsampled plate, as a point.
 
     The bound then has ln p(value) in it, with the Jacobian of the unconstrained scale where the density would have no
@@ -30,24 +29,19 @@ class Point(Rule):
     def __init__(self, unconstrained: bool | None = None, *, learning_rate: float | None = None) -> None:
         self.unconstrained, self.learning_rate = unconstrained, learning_rate
 
-    def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
-        reasons: dict[str, str] = {}
-        for name in free:
-            site = structure.trace.nodes[name]
-            if site["fn"].support.is_discrete:
-                reasons[name] = "it is discrete, and a point mass has no gradient"
-            elif any(frame.size != frame.full_size for frame in site["cond_indep_stack"]):
-                reasons[name] = "it belongs to a subsampled plate, and a free value for each member is not kept"
-            elif self.unconstrained is False and _unbounded(site["fn"], site["value"]):
-                reasons[name] = "its prior density has no maximum: take the point on the unconstrained scale"
-            elif why := shrinking(structure, name):
-                reasons[name] = why
-            else:
-                free_scale = self.unconstrained
-                if free_scale is None:
-                    free_scale = _unbounded(site["fn"], site["value"])
-                return FreePoint(name, site["fn"], site["value"], free_scale, self.learning_rate)
-        return Refusal(reasons)
+    def claim(self, structure: Structure, name: str) -> Claim | str:
+        site = structure.trace.nodes[name]
+        if site["fn"].support.is_discrete:
+            return "it is discrete, and a point mass has no gradient"
+        if any(frame.size != frame.full_size for frame in site["cond_indep_stack"]):
+            return "it belongs to a subsampled plate, and a free value for each member is not kept"
+        unbounded = self.unconstrained is not True and _unbounded(site["fn"], site["value"])
+        if self.unconstrained is False and unbounded:
+            return "its prior density has no maximum: take the point on the unconstrained scale"
+        if why := shrinking(structure, name):
+            return why
+        free_scale = unbounded if self.unconstrained is None else self.unconstrained
+        return FreePoint(name, site["fn"], site["value"], free_scale, self.learning_rate)
 
 
 def _unbounded(prior: Distribution, value: Tensor) -> bool:

@@ -7,7 +7,9 @@ has half of them in each (its Table 3): `encoders.encoder_of_depth` and `decoder
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +24,10 @@ __all__ = [
     "LinearDecoder",
     "RandomFunction",
     "Stack",
+    "batch_mean",
     "check_depth",
     "decoder_of_depth",
+    "mean_of_rows",
 ]
 
 _DEPTHS = (2, 4, 6, 8)
@@ -73,6 +77,24 @@ def mean_of_rows(x: Tensor) -> Tensor | None:
     return x.mean(0) if len(x) > 1 else None
 
 
+#: The mean over a batch's documents, of which another process may have some.
+_mean_over_batch: ContextVar[Callable[[Tensor], Tensor | None]] = ContextVar("mean_over_batch", default=mean_of_rows)
+
+
+@contextmanager
+def batch_mean(mean: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
+    """Within it, and in this thread, decoders centre f by this mean over a batch's documents, not by that of its rows.
+
+    Args:
+        mean: of a table's rows; None where they say nothing of the others.
+    """
+    token = _mean_over_batch.set(mean)
+    try:
+        yield
+    finally:
+        _mean_over_batch.reset(token)
+
+
 class RandomFunction(nn.Module):
     """What every decoder has: centring and bounds, so that sum_k Z_nk stays finite. A subclass has `topic_centred`.
 
@@ -98,8 +120,6 @@ class RandomFunction(nn.Module):
         self.max_mean, self.max_variance = max_mean, max_variance
         self.register_buffer("running_mean", torch.zeros(num_topics))
         self.momentum = 0.1
-        #: The mean over a batch's documents; several workers on one batch put theirs here.
-        self.mean_over_batch: Callable[[Tensor], Tensor | None] = mean_of_rows
 
     def topic_centred(self, h: Tensor, ell: Tensor) -> tuple[Tensor, Tensor]:
         """The mean, centred over topics, and the variance before its truncation layer: each (B, K)."""
@@ -116,7 +136,7 @@ class RandomFunction(nn.Module):
             mu_f and sigma2_f, each (B, K).
         """
         mean, variance = self.topic_centred(h, ell)
-        centre = self.mean_over_batch(mean) if self.training else None
+        centre = _mean_over_batch.get()(mean) if self.training else None
         if centre is None:
             centre = self.running_mean
         else:
