@@ -13,7 +13,7 @@ import xarray as xr
 from pyro_prme.answers.draws import Factors, draw_words, posterior_factors, prior_draws
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.answers.scores import log_predictive
-from pyro_prme.answers.sites import SYMBOLS
+from pyro_prme.answers.sites import OF_FUNCTION, SYMBOLS
 from pyro_prme.checks import whole
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.equations.sticks import stick_weights
@@ -43,7 +43,6 @@ STATISTICS: dict[str, tuple[str, ...]] = {
     "X": ("document", "word"),
 }
 _POINTS = ("sticks", "places")  # roles of sites that are exported only where they are point masses
-_OF_FUNCTION = ("places", "embedding", "function")
 _SETTINGS = ("alpha", "beta", "gamma0")
 
 
@@ -183,7 +182,7 @@ def _check(
     if unknown or isinstance(variables, str) or not variables:
         raise ValueError(f"variables is {variables!r}: give a list of some of {', '.join(VARIABLES)}.")
     roles = {name: _ROLES[name] for name in variables if name in _ROLES}
-    missing = [name for name, role in roles.items() if role in _OF_FUNCTION and not posterior.has(role)]
+    missing = [name for name, role in roles.items() if role in OF_FUNCTION and not posterior.has(role)]
     if missing:
         raise ValueError(f"{type(posterior.model).__name__} has no {missing[0]}: leave it out of the variables.")
     moving = [name for name, role in roles.items() if role in _POINTS and posterior.point(role) is None]

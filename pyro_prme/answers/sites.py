@@ -27,7 +27,7 @@ from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import alone, default_dtype, evaluating, seeded
 from pyro_prme.inference.topic_guide import Counts
 
-__all__ = ["FUNCTION", "SYMBOLS", "SitePosterior"]
+__all__ = ["FUNCTION", "OF_FUNCTION", "SYMBOLS", "SitePosterior"]
 
 #: How E-steps are made for answers: until they have converged.
 CONVERGED = RunOptions(sweeps=200, word_tolerance=1e-4)
@@ -36,6 +36,9 @@ CONVERGED = RunOptions(sweeps=200, word_tolerance=1e-4)
 SYMBOLS = {
     "sticks": "V", "topics": "theta", "loadings": "Z", "places": "ell", "embedding": "h", "function": "f"
 }  # fmt: skip
+
+#: Roles of the sites of a random function: a model without one is told so by their symbols.
+OF_FUNCTION = ("places", "embedding", "function")
 
 #: What an answer that needs f calls it.
 FUNCTION = "random function"
@@ -206,7 +209,8 @@ class SitePosterior:
         if not self.has(role):
             needs = needs or f"site as its {role}; say which by `roles`"
             name = getattr(self.model, "__name__", type(self.model).__name__)
-            raise ValueError(f"{name} has no {SYMBOLS.get(role, role)}: {what} needs a model with a {needs}.")
+            called = SYMBOLS[role] if role in OF_FUNCTION else role
+            raise ValueError(f"{name} has no {called}: {what} needs a model with a {needs}.")
         return self.roles[role]
 
     def _labelled(self, values: np.ndarray, *dims: str) -> xr.DataArray:
