@@ -1,8 +1,11 @@
 """`make mutants`: the chosen faults and random ones, each with the fast tests of its folder; a score in a file.
 
+A report that is there is gone on with: what it has is not tried again, unless it survived and `--again` asks for it.
+
 python -m tests.mutation --random 60 --seed 0 --report build/mutants.json
 python -m tests.mutation --random 0                   # the chosen ones alone
 python -m tests.mutation --folders equations --random 20
+python -m tests.mutation --minutes 7 --report build/mutants.json    # begins no other after seven minutes
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import ast
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -79,15 +83,17 @@ def chosen_mutants() -> list[Mutant]:
 
 
 def random_mutants(number: int, seed: int, folders: tuple[str, ...]) -> list[Mutant]:
-    """So many, spread over the folders' operators, numbers and conditions; messages, types and docstrings are left."""
-    places = []
+    """So many of each folder's operators, numbers and conditions; messages, types and docstrings are left."""
+    mutants = []
     for folder in folders:
+        places = []
         for path in sorted((ROOT / "pyro_prme" / folder).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
             tree = ast.parse(path.read_text(encoding="utf-8"))
             places += [(name, index) for index in range(len(_targets(tree)))]
-    chosen = random.Random(seed).sample(places, min(number, len(places)))
-    return [_mutant(name, index) for name, index in sorted(chosen)]
+        chosen = random.Random(seed).sample(places, min(number, len(places)))
+        mutants += [_mutant(name, index) for name, index in sorted(chosen)]
+    return mutants
 
 
 def _targets(tree: ast.AST) -> list[ast.AST]:
@@ -154,8 +160,19 @@ def _mutant(path: str, index: int) -> Mutant:
 
 
 def noticing_tests(path: str) -> list[str]:
-    """The tests that are to notice a fault in a file."""
+    """The tests that are to notice a fault in a file: folders, or files of tests."""
     return TESTS[path.split("/")[1]]
+
+
+def nearest_first(path: str, folder: Path = ROOT) -> list[str]:
+    """The files of the noticing tests, those first that name most of what the file has: a fault is seen sooner."""
+    tree = ast.parse((folder / path).read_text(encoding="utf-8"))
+    names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    files = []
+    for place in noticing_tests(path):
+        files += sorted((folder / place).rglob("test_*.py")) if (folder / place).is_dir() else [folder / place]
+    near = {file: len(names & set(re.findall(r"\w+", file.read_text(encoding="utf-8")))) for file in files}
+    return [file.relative_to(folder).as_posix() for file in sorted(files, key=lambda file: -near[file])]
 
 
 def noticed(mutant: Mutant, folder: Path, seconds: float) -> tuple[str, float]:
@@ -164,12 +181,14 @@ def noticed(mutant: Mutant, folder: Path, seconds: float) -> tuple[str, float]:
     whole = target.read_text(encoding="utf-8")
     target.write_text(mutant.content, encoding="utf-8")
     begin = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
     try:
-        end = _run([*command, *noticing_tests(mutant.path)], folder, seconds)
+        end = _run([*_PYTEST, *nearest_first(mutant.path, folder)], folder, seconds)
     finally:
         target.write_text(whole, encoding="utf-8")
     return {0: "survived", None: "too long"}.get(end, "killed"), time.monotonic() - begin
+
+
+_PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider")
 
 
 def _run(command: list[str], folder: Path, seconds: float) -> int | None:
@@ -198,30 +217,37 @@ def copied(place: Path, number: int) -> Queue[Path]:
 def main() -> int:
     """Exit code 1 if a chosen fault survives, or fewer than nine of ten random ones are noticed."""
     parser = argparse.ArgumentParser(prog="tests.mutation", description=__doc__.splitlines()[0])
-    parser.add_argument("--random", type=int, default=60)
+    parser.add_argument("--random", type=int, default=60, help="of each folder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folders", nargs="+", default=list(_MUTATED), choices=_MUTATED)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--again", action="store_true", help="try again what survived in the report")
     parser.add_argument("--report", type=Path)
     arguments = parser.parse_args()
     folders = tuple(arguments.folders)
     chosen = chosen_mutants() if set(folders) == set(_MUTATED) else []
     mutants = [("chosen", m) for m in chosen]
     mutants += [("random", m) for m in random_mutants(arguments.random, arguments.seed, folders)]
+    known, whole = _known(arguments, {(kind, m.path, m.what) for kind, m in mutants})
+    mutants = [(kind, m) for kind, m in mutants if (kind, m.path, m.what) not in known]
+    last = time.monotonic() + 60 * arguments.minutes
     with tempfile.TemporaryDirectory() as place:
         copies = copied(Path(place), arguments.workers)
-        whole: dict[str, float] = {}
         for tests in {tuple(noticing_tests(m.path)) for _, m in mutants}:
+            if " ".join(tests) in whole:
+                continue
             begin, folder = time.monotonic(), copies.get()
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
-            if _run(command, folder, 1800) != 0:
+            if _run([*_PYTEST, *tests], folder, 1800) != 0:
                 print(f"The tests fail without a fault: {' '.join(tests)}", file=sys.stderr)
                 return 2
             copies.put(folder)
-            whole[" ".join(tests)] = time.monotonic() - begin
+            whole[" ".join(tests)] = round(time.monotonic() - begin, 1)
 
-        def attempt(kind_and_mutant: tuple[str, Mutant]) -> dict[str, Any]:
+        def attempt(kind_and_mutant: tuple[str, Mutant]) -> dict[str, Any] | None:
             kind, mutant = kind_and_mutant
+            if time.monotonic() > last:
+                return None
             folder = copies.get()
             try:
                 end, seconds = noticed(mutant, folder, 60 + 4 * whole[" ".join(noticing_tests(mutant.path))])
@@ -231,23 +257,44 @@ def main() -> int:
             return {"kind": kind, "path": mutant.path, "what": mutant.what, "end": end, "seconds": round(seconds, 1)}
 
         with ThreadPoolExecutor(arguments.workers) as workers:
-            found = list(workers.map(attempt, mutants))
-    return _report(found, arguments)
+            found = [one for one in workers.map(attempt, mutants) if one is not None]
+    left = len(mutants) - len(found)
+    return _report([*known.values(), *found], left, whole, arguments)
 
 
-def _report(found: list[dict[str, Any]], arguments: argparse.Namespace) -> int:
-    scores = {}
-    for kind in ("chosen", "random"):
-        ends = [mutant["end"] != "survived" for mutant in found if mutant["kind"] == kind]
-        if ends:
-            scores[kind] = {"mutants": len(ends), "killed": sum(ends), "share": round(sum(ends) / len(ends), 3)}
+def _known(
+    arguments: argparse.Namespace, asked: set[tuple[str, str, str]]
+) -> tuple[dict[tuple[str, str, str], dict[str, Any]], dict[str, float]]:
+    """What the report has of these faults, by kind, file and what is wrong; seconds of the tests without one."""
+    if arguments.report is None or not arguments.report.exists():
+        return {}, {}
+    content = json.loads(arguments.report.read_text(encoding="utf-8"))
+    if content["seed"] != arguments.seed:
+        raise SystemExit(f"{arguments.report} has the seed {content['seed']}: give that one, or another file.")
+    kept = [one for one in content["mutants"] if not (arguments.again and one["end"] == "survived")]
+    known = {(one["kind"], one["path"], one["what"]): one for one in kept}
+    whole = {} if arguments.again else content["seconds_without_a_fault"]
+    return {key: one for key, one in known.items() if key in asked}, whole
+
+
+def _report(found: list[dict[str, Any]], left: int, whole: dict[str, float], arguments: argparse.Namespace) -> int:
+    found = sorted(found, key=lambda one: (one["kind"], one["path"], one["what"]))
+    ends: dict[str, list[bool]] = {}
+    for one in found:
+        kind = one["kind"] if one["kind"] == "chosen" else one["path"].split("/")[1]
+        ends.setdefault(kind, []).append(one["end"] != "survived")
+    scores = {
+        kind: {"mutants": len(killed), "killed": sum(killed), "share": round(sum(killed) / len(killed), 3)}
+        for kind, killed in ends.items()
+    }
+    if left:
+        print(f"{left} are left: call it again with the same report.")
     print(json.dumps(scores))
     if arguments.report:
         arguments.report.parent.mkdir(parents=True, exist_ok=True)
-        content = {"seed": arguments.seed, "scores": scores, "mutants": found}
+        content = {"seed": arguments.seed, "scores": scores, "seconds_without_a_fault": whole, "mutants": found}
         arguments.report.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    bad = scores.get("chosen", {}).get("share", 1.0) < 1 or scores.get("random", {}).get("share", 1.0) < 0.9
-    return int(bad)
+    return int(left or any(score["share"] < (1 if kind == "chosen" else 0.9) for kind, score in scores.items()))
 
 
 if __name__ == "__main__":
