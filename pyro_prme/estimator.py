@@ -23,6 +23,8 @@ from pyro_prme.inference.trainer import MODES, Trainer, TrainOptions
 
 __all__ = ["PRMETopicModel"]
 
+_KEPT = 1000  # records of a stream, which may have no end
+
 Callback = Callable[[Trainer, dict[str, Any]], None]
 
 
@@ -58,7 +60,7 @@ class PRMETopicModel(FittedTopicModel):
         components_: E theta, the topics' word probabilities, rows that sum to one, shape (K, D).
         topic_usage_: each topic's share of the training tokens, shape (K,).
         n_topics_used_: see `Posterior.num_topics_used`.
-        history_: one record a pass.
+        history_: one record a pass; of the calls of `partial_fit`, the last 1,000.
         n_iter_: passes made; calls, for `partial_fit`.
         n_features_in_, feature_names_in_: D, and the words where X had names.
         model_, guide_, trainer_, posterior_: the Pyro model, its guide, and what drives and reads them. A pickle has
@@ -161,7 +163,7 @@ class PRMETopicModel(FittedTopicModel):
             bound = sum(trainer.steps_on_all().values())
         self.n_iter_ += 1
         record = {"epoch": self.n_iter_, "documents": counts.shape[0], "bound_without_theta": bound}
-        self.history_.append(record)
+        self.history_ = [*self.history_[1 - _KEPT :], record]
         if self.callback is not None:
             self.callback(trainer, record)
         return self

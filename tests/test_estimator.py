@@ -192,6 +192,15 @@ def test_partial_fit_learns_from_a_stream():
     assert (again.components_ == stream.components_).all()
 
 
+def test_a_stream_keeps_its_last_records(monkeypatch):
+    monkeypatch.setattr("pyro_prme.estimator._KEPT", 3)
+    stream = estimator(total_samples=900)
+    for seed in range(5):
+        stream.partial_fit(planted(seed=seed))
+    assert [record["epoch"] for record in stream.history_] == [3, 4, 5]
+    assert stream.n_iter_ == 5
+
+
 def test_partial_fit_goes_on_after_fit():
     fitted = estimator().fit(planted())
     before = fitted.components_

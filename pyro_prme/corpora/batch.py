@@ -37,7 +37,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         indptr, count = self.indptr, self.count
-        if not indptr.numel() or bool((indptr.diff() < 0).any()):
+        if not indptr.numel() or bool((indptr[1:] < indptr[:-1]).any()):
             raise ValueError("indptr must hold at least one number, and must not fall: it says where documents begin.")
         if indptr.numel() != self.documents.numel() + 1 or int(indptr[0]) != 0 or int(indptr[-1]) != count.numel():
             raise ValueError(

@@ -29,6 +29,7 @@ __all__ = [
     "read_bytes",
     "read_text_lines",
     "read_words",
+    "unpacked_limit",
     "write_whole",
 ]
 
@@ -66,7 +67,7 @@ def read_bytes(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path") from None
     if path.suffix == ".gz" or data[:2] == b"\x1f\x8b":
-        most = _unpacked_limit(len(data))
+        most = unpacked_limit(len(data))
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
                 data = packed.read(most + 1)
@@ -100,7 +101,7 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
             yield file
 
 
-def _unpacked_limit(packed: int) -> int:
+def unpacked_limit(packed: int) -> int:
     """Bytes that a packed file of a size may unpack to: 32 MiB, or 10 times its size, unless PRME_MAX_MIB says more."""
     own = os.environ.get("PRME_MAX_MIB")
     if own is None:
@@ -160,7 +161,7 @@ def first_bad_word(words: Sequence[str], *, may_repeat: bool = False) -> tuple[i
 
 def open_npz(data: bytes, where: str | Path) -> dict[str, np.ndarray]:
     """All arrays of an npz file, without pickles."""
-    most = _unpacked_limit(len(data))
+    most = unpacked_limit(len(data))
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as members:
             size = sum(member.file_size for member in members.infolist())

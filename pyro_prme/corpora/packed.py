@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 import scipy.sparse
 
 from pyro_prme.corpora.corpus import Corpus, Numbered, checked_corpus
-from pyro_prme.corpora.files import first_bad_word, read_text_lines, read_words
+from pyro_prme.corpora.files import first_bad_word, printable, read_text_lines, read_words
 
 __all__ = ["PackedWriter", "is_packed", "open_packed"]
 
@@ -25,6 +26,7 @@ _KIND, _VERSION = "pyro_prme corpus", 1
 _ARRAYS = ("indptr", "indices", "data")
 _BLOCK = 1 << 22  # entries looked at or copied at a time
 _LARGEST_ABOUT = 1 << 16  # bytes
+_SHOWN = 200  # characters of another library's words in a message
 
 
 def is_packed(path: Path) -> bool:
@@ -155,12 +157,18 @@ def open_packed(folder: str | Path) -> Corpus:
     about = _about(folder)
     for name, known in about["files"].items():
         path = folder / name
-        if Path(name).name != name or not path.is_file():
-            raise _unsound(folder, f"{name} is missing")
-        if path.stat().st_size != known.get("bytes"):
-            raise _unsound(folder, f"{name} has {path.stat().st_size} bytes, and was written with {known.get('bytes')}")
-        if _fingerprint(path) != known:
-            raise _unsound(folder, f"{name} was altered: its checksum is another")
+        if Path(name).name != name or not os.path.isfile(path):
+            raise _unsound(folder, f"{name!r} is missing")
+        try:
+            found = _fingerprint(path)
+        except OSError as error:
+            raise _unsound(folder, f"{name!r} cannot be read ({error.strerror})") from None
+        if found["bytes"] != known.get("bytes"):
+            raise _unsound(
+                folder, f"{name!r} has {found['bytes']} bytes, and was written with {_short(known.get('bytes'))}"
+            )
+        if found != known:
+            raise _unsound(folder, f"{name!r} was altered: its checksum is another")
     missing = {f"{name}.npy" for name in _ARRAYS} | {"vocabulary.txt"}
     missing -= about["files"].keys()
     if missing:
@@ -176,6 +184,9 @@ def open_packed(folder: str | Path) -> Corpus:
         names = tuple(read_text_lines(folder / "names.txt"))
         if len(names) != about["documents"]:
             raise _unsound(folder, f"there are {len(names)} names for {about['documents']} documents")
+        bad = first_bad_word(names, may_repeat=True)
+        if bad is not None:
+            raise _unsound(folder, f"names.txt, line {bad[0] + 1}: {bad[1]}")
     indptr = arrays["indptr"]  # of the indices' type, or scipy would bring them into memory to convert them
     if len(arrays["indices"]) <= np.iinfo(np.int32).max:
         indptr = indptr.astype(np.int32)
@@ -187,24 +198,32 @@ def open_packed(folder: str | Path) -> Corpus:
 def _about(folder: Path) -> dict[str, Any]:
     path = folder / _ABOUT
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ValueError("it is no file")
         if path.stat().st_size > _LARGEST_ABOUT:
             raise ValueError("it is too long")
         about = json.loads(path.read_text(encoding="utf-8"))
         numbers = [about[name] for name in ("documents", "words", "entries")]
+        version = about["version"]
         known = isinstance(about["files"], dict) and all(isinstance(f, dict) for f in about["files"].values())
         sound = known and all(type(number) is int and number > 0 for number in numbers) and about["kind"] == _KIND
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}): check the path.") from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _unsound(folder, f"{_ABOUT} cannot be understood ({error})") from None
+        raise _unsound(folder, f"{_ABOUT} cannot be understood ({_short(error)})") from None
     if not sound:
         raise _unsound(folder, f"{_ABOUT} does not have what it should")
-    if about["version"] != _VERSION:
+    if version != _VERSION:
         raise ValueError(
-            f"{folder} was packed by another version of pyro_prme (its format is {about['version']!r}, and this one "
-            f"reads {_VERSION}): pack the corpus again."
+            f"{folder} was packed by another version of pyro_prme (its format is {_short(version)}, and this one reads "
+            f"{_VERSION}): pack the corpus again."
         )
     return about
+
+
+def _short(value: object) -> str:
+    """What it says, in one line that is not long."""
+    return printable(" ".join(str(value).split()))[:_SHOWN]
 
 
 def _unsound(folder: Path, why: str) -> ValueError:
@@ -214,8 +233,8 @@ def _unsound(folder: Path, why: str) -> ValueError:
 def _mapped(folder: Path, name: str, size: int) -> np.ndarray:
     try:
         array = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
-        raise _unsound(folder, f"{name}.npy cannot be read ({error})") from None
+    except Exception as error:  # numpy's reader of headers raises errors of many kinds
+        raise _unsound(folder, f"{name}.npy cannot be read ({_short(error)})") from None
     kind = np.int64 if name == "indptr" else np.int32
     if array.dtype != kind or array.shape != (size,):
         raise _unsound(folder, f"{name}.npy has type {array.dtype} and shape {array.shape}, not {size} numbers")
@@ -225,7 +244,7 @@ def _mapped(folder: Path, name: str, size: int) -> np.ndarray:
 def _check_arrays(folder: Path, arrays: dict[str, np.ndarray], vocab_size: int) -> None:
     """Refuses arrays that do not make canonical counts; a block at a time."""
     indptr, indices, data = (arrays[name] for name in _ARRAYS)
-    if indptr[0] != 0 or indptr[-1] != len(indices) or bool((np.diff(indptr) < 0).any()):
+    if indptr[0] != 0 or indptr[-1] != len(indices) or bool((indptr[1:] < indptr[:-1]).any()):
         raise _unsound(folder, "its documents do not follow one another")
     for start, stop in _pieces(len(indices)):
         ids, counts = np.asarray(indices[start:stop]), np.asarray(data[start:stop])

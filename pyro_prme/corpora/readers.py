@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.resources
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from pyro_prme.corpora.files import (
     write_whole,
 )
 from pyro_prme.corpora.formats import ldac_bytes, mtx_bytes, parse_ldac, parse_mtx, parse_uci, uci_bytes
+from pyro_prme.corpora.h5ad import h5ad_arrays
 from pyro_prme.corpora.packed import is_packed, open_packed
 
 __all__ = [
@@ -54,7 +54,7 @@ def load_corpus(
     ``uci``       ``docword*.txt``             UCI bag of words
     ``mtx``       ``*.mtx``                    Matrix Market, documents x words, sparse
     ``npz``       ``*.npz``                    ``save_corpus``, or CSR by ``scipy.sparse.save_npz``
-    ``h5ad``      ``*.h5ad``                   AnnData, if ``anndata`` is installed
+    ``h5ad``      ``*.h5ad``                   AnnData's X, var and obs, if ``h5py`` is installed
     ``lines``     other ``*.txt``              raw text, one document a line; blank lines are skipped
     ``folder``    a folder                     raw text, one document a file; or the one file of counts in it
     ``packed``    a folder by `prme pack`      a corpus whose counts are mapped into memory
@@ -143,18 +143,9 @@ def _read_npz(path: Path, words: Words | None) -> Corpus:
 
 
 def _read_h5ad(path: Path, words: Words | None) -> Corpus:
-    try:
-        import anndata
-    except ImportError:
-        raise ValueError(f"{path} needs the package anndata: install it, or save the counts as npz") from None
-    with tempfile.TemporaryDirectory() as folder:
-        plain = Path(folder) / "data.h5ad"
-        plain.write_bytes(read_bytes(path))
-        try:
-            data = anndata.read_h5ad(plain)
-        except Exception as error:  # a foreign reader: its own, h5py's and pandas' types
-            raise ValueError(f"{path} is not a good h5ad file ({error}): write it again") from None
-    return _aligned(_located(path, lambda: Corpus.from_anndata(data)), words)
+    arrays = h5ad_arrays(path)
+    names, own = (tuple(map(str, arrays[key])) for key in ("names", "vocabulary"))
+    return _aligned(_named(path, counts_from_arrays(arrays, path), own, names), words)
 
 
 def _read_lines(path: Path, words: Words | None) -> Corpus:

@@ -35,6 +35,9 @@ def test_a_wrong_count_is_named_with_its_document(count, reason):
 
 
 def test_inconsistent_parts_are_refused():
+    falls_unseen = torch.tensor([0, 2**62 + 5, -(2**63) + 5, -(2**62), 1])  # differences of neighbours are positive
+    with pytest.raises(ValueError, match="must not fall"):
+        Batch(torch.arange(4), falls_unseen, torch.zeros(1, dtype=torch.int64), torch.ones(1))
     with pytest.raises(ValueError, match="indptr has 2 entries"):
         Batch(torch.arange(2), torch.tensor([0, 3]), torch.zeros(3, dtype=torch.int64), torch.ones(3))
     with pytest.raises(ValueError, match="one count a word"):

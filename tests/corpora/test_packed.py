@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import resource
 import subprocess
@@ -152,18 +153,41 @@ def _swap(values: np.ndarray) -> None:
     values[:2] = values[1::-1]
 
 
+def _fall_unseen(values: np.ndarray) -> None:
+    """Falls so deep that the difference of two neighbours, in 64 bits, is positive."""
+    values[1:4] = 2**62 + 10**6, -(2**63) + 10**6, -(2**62)
+
+
+def _bad_name(folder: Path) -> None:
+    names = json.loads((folder / "corpus.json").read_text())["documents"]
+    (folder / "names.txt").write_text("".join("\x1b[31m\n" if n == 2 else f"text {n}\n" for n in range(names)))
+    _about(lambda about: about["files"].update({"names.txt": packed._fingerprint(folder / "names.txt")}))(folder)
+
+
+def _replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("alter", "message"),
     [
-        (lambda folder: (folder / "data.npy").unlink(), "data.npy is missing"),
+        (lambda folder: (folder / "data.npy").unlink(), "data.npy' is missing"),
         (lambda folder: (folder / "data.npy").write_bytes((folder / "data.npy").read_bytes()[:-8]), "bytes"),
-        (_array("data.npy", _set(5, 9), seal=False), "data.npy was altered"),
+        (_array("data.npy", _set(5, 9), seal=False), "data.npy' was altered"),
         (_array("indptr.npy", _set(3, 10**6), seal=True), "do not follow one another"),
+        (_array("indptr.npy", _fall_unseen, seal=True), "do not follow one another"),
         (_array("indices.npy", _set(4, 10**6), seal=True), "word numbers outside"),
         (_array("indices.npy", _set(4, -1), seal=True), "word numbers outside"),
         (_array("indices.npy", _swap, seal=True), "not in order"),
         (_array("data.npy", _set(7, 0), seal=True), "counts below one"),
         (_about(lambda about: about.update(version=2)), "another version"),
+        (_about(lambda about: about.pop("version")), "cannot be understood"),
+        (_about(lambda about: about["files"].update({"x" * 300: {"bytes": 1}})), "is missing"),
+        (_about(lambda about: about["files"].update({"\x1b[31m": {"bytes": 1}})), "x1b"),
+        (_bad_name, "names.txt, line 3: .* control character"),
+        (lambda folder: _replace_by_pipe(folder / "corpus.json"), "it is no file"),
+        (lambda folder: _replace_by_pipe(folder / "data.npy"), "data.npy' is missing"),
         (_about(lambda about: about.update(kind="cake")), "does not have what it should"),
         (_about(lambda about: about.update(words=59)), "there are 60 words"),
         (_about(lambda about: about.update(documents=10**12)), "not 1000000000001 numbers"),

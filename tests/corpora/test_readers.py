@@ -1,9 +1,7 @@
 """Corpora from files and back, in every format."""
 
-import builtins
 import gzip
 import hashlib
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -230,32 +228,3 @@ def test_mtx_is_the_one_scipy_writes(corpus: Corpus, tmp_path: Path) -> None:
         ]
     write(tmp_path / "c.mtx", "%%matrixmarket MATRIX coordinate REAL general\r\n1 2 1\r\n1 2 3.0e+00\r\n")
     assert load_corpus(tmp_path / "c.mtx").counts.toarray().tolist() == [[0, 3]]
-
-
-def test_h5ad_goes_through_anndata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    def read_h5ad(path: Path) -> SimpleNamespace:
-        seen.append(path.read_bytes())
-        if seen[-1] == b"bad":
-            raise KeyError("X")
-        return SimpleNamespace(X=np.array([[1, 2]]), var_names=["ant", "bee"], obs_names=["cell"])
-
-    monkeypatch.setitem(sys.modules, "anndata", SimpleNamespace(read_h5ad=read_h5ad))
-    corpus = load_corpus(write(tmp_path / "c.h5ad.gz", "content"))
-    assert (corpus.names, corpus.num_tokens, seen) == (("cell",), 3, [b"content"])
-    with pytest.raises(ValueError, match="not a good h5ad file"):
-        load_corpus(write(tmp_path / "c.h5ad", "bad"))
-
-
-def test_h5ad_without_anndata_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real_import = builtins.__import__
-
-    def no_anndata(name: str, *rest: object) -> object:
-        if name == "anndata":
-            raise ImportError(name)
-        return real_import(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", no_anndata)
-    with pytest.raises(ValueError, match="needs the package anndata"):
-        load_corpus(write(tmp_path / "c.h5ad", "content"))

@@ -18,6 +18,7 @@ from pyro_prme.corpora.splits import TokenSplit
 from pyro_prme.inference.session import session
 from pyro_prme.runs.run_folder import load_run, resume
 from tests.robustness import toys
+from tests.robustness.hostile_containers import FOLDERS, H5AD
 from tests.robustness.trials import MIB, Outcome, generator, isolated, sentence_fault
 
 __all__ = ["FILES", "trial"]
@@ -36,7 +37,9 @@ def trial(seed: int, number: int, folder: Path) -> Outcome:
         return Outcome(name, f"ended with {end.code}: {end.error}")
     if end.seconds > _SECONDS or end.mib > _MIB:
         return Outcome(name, f"{end.seconds:.0f} s and {end.mib:.0f} MiB: {end.error or 'read'}")
-    return Outcome(f"{name}: {'refused' if end.error else 'read'}", sentence_fault(end.error) if end.error else "")
+    fault = sentence_fault(end.error) if end.error else ""
+    most = {"seconds of a hostile file": end.seconds, "MiB of a hostile file": end.mib}
+    return Outcome(f"{name}: {'refused' if end.error else 'read'}", fault, {"hostile files": 1}, most)
 
 
 def read_corpus(path: Path) -> None:
@@ -242,5 +245,6 @@ FILES: dict[str, tuple[Make, Callable[[Path], None]]] = {
     "a run with a lying header": (_run(_long_header), read_run),
     "a run with deep brackets": (_run(_nested), read_run),
     "a run with a number of a million digits": (_run(_digits), read_run),
+    **{name: (make, read_corpus) for name, make in (H5AD | FOLDERS).items()},
 }
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")

@@ -27,7 +27,7 @@ def trial(seed: int, number: int, folder: Path) -> Outcome:
     if not _reference:
         _need(isolated(toys.fit, folder / "reference"))
         _reference.append(_need(isolated(toys.learned, folder / "reference")))
-    rng, run, done, kills = generator(seed, number), folder / f"run-{number}", 0, []
+    rng, run, done, killed, kills = generator(seed, number), folder / f"run-{number}", 0, 0, []
     for _ in range(int(rng.integers(1, _MOST_KILLS + 1))):
         if rng.random() < 0.7:
             name, count, after = str(rng.choice(_CALLS)), int(rng.integers(1, 20)), bool(rng.random() < 0.5)
@@ -44,6 +44,7 @@ def trial(seed: int, number: int, folder: Path) -> Outcome:
             code = process.exitcode
         if code not in (0, -signal.SIGKILL):
             return Outcome("fits killed", f"{kills}: ended with {code}")
+        killed += code == -signal.SIGKILL
         if not is_run(run):
             if done:
                 return Outcome("fits killed", f"{kills}: a run of {done} epochs is gone")
@@ -60,7 +61,8 @@ def trial(seed: int, number: int, folder: Path) -> Outcome:
     if len(left) != 1:
         return Outcome("fits killed", f"{kills}: the folder is left with {left}")
     same = found.value == _reference[0]
-    return Outcome("fits killed", "" if same else f"{kills}: other numbers than those of a fit let alone")
+    fault = "" if same else f"{kills}: other numbers than those of a fit let alone"
+    return Outcome("fits killed", fault, {"kills": killed})
 
 
 def killed_at(folder: Path, name: str, count: int, after: bool) -> None:

@@ -27,7 +27,9 @@ def trial(seed: int, number: int, folder: Path, seconds: float = 20.0) -> Outcom
     grown = after / before - 1
     if grown > _GROWTH:
         return Outcome("streams", f"{calls} calls: memory grew by {grown:.1%}, from {before:.0f} to {after:.0f} MiB")
-    return Outcome("streams", "" if np.isfinite(bound) else f"the bound is {bound} after {calls} calls")
+    fault = "" if np.isfinite(bound) else f"the bound is {bound} after {calls} calls"
+    most = {"growth of a stream's memory": grown, "MiB of a stream": after, "minutes of a stream": seconds / 60}
+    return Outcome("streams", fault, {"calls of partial_fit": calls}, most)
 
 
 def stream(seed: int, number: int, seconds: float) -> tuple[int, float, float, float]:

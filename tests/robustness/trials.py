@@ -8,7 +8,7 @@ import re
 import resource
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,6 +27,8 @@ class Outcome(NamedTuple):
 
     what: str  # the kind of attempt and of its end, for the table of the report
     fault: str = ""  # empty if nothing broke
+    counts: Mapping[str, int] = {}  # how much was tried: kills, files, calls, ...
+    most: Mapping[str, float] = {}  # what must stay below a limit: seconds, memory, ...
 
 
 class Child(NamedTuple):
@@ -115,7 +117,7 @@ def block(module: str, seed: int, first: int, trials: int, folder: Path) -> list
 def _call(send: Connection, call: Callable[..., Any], arguments: tuple) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
-    before = _peak()
+    before, children = _peak(), _peak(resource.RUSAGE_CHILDREN)
     value, error, clean = None, "", True
     try:
         value = call(*arguments)
@@ -123,9 +125,10 @@ def _call(send: Connection, call: Callable[..., Any], arguments: tuple) -> None:
         error = str(refusal)
     except BaseException:
         error, clean = traceback.format_exc(), False
-    send.send((value, error, clean, _peak() - before))
+    most = _peak(resource.RUSAGE_CHILDREN)
+    send.send((value, error, clean, _peak() - before + (most if most > children else 0)))
 
 
-def _peak() -> float:
-    """The most memory that this process has held, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _peak(who: int = resource.RUSAGE_SELF) -> float:
+    """The most memory that this process, or the largest of those that it began, has held, in MiB."""
+    return resource.getrusage(who).ru_maxrss / 1024
