@@ -10,7 +10,7 @@ from torch import nn
 
 from pyro_prme.checks import all_settings, choice
 from pyro_prme.inference.rules import Topics
-from pyro_prme.inference.rules.topics import OwnCountsOut
+from pyro_prme.inference.rules.topics import OwnCountsOut, Sampling
 from pyro_prme.inference.session import alone
 from pyro_prme.inference.topic_guide import PRMEGuide
 from pyro_prme.models.diln import DILN
@@ -19,7 +19,7 @@ from pyro_prme.models.networks.layers import Decoder, LinearDecoder
 from pyro_prme.models.prme import PRME, ShapePRME
 from pyro_prme.models.topic_model import HDP, TopicModel
 
-__all__ = ["FORMS", "LOADINGS", "MODELS", "PRESETS", "TOPICS", "build"]
+__all__ = ["FORMS", "INFERENCES", "LOADINGS", "MODELS", "PRESETS", "TOPICS", "build"]
 
 #: The models by the names that the estimator and the command know.
 MODELS: dict[str, type[TopicModel]] = {"prme": PRME, "hdp": HDP, "diln": DILN}
@@ -29,6 +29,9 @@ FORMS: dict[str, type[PRME]] = {"shape": ShapePRME, "scale": PRME}
 
 #: What the guide has for theta: "dirichlet" as the paper, "point", or "own-counts-out", see `OwnCountsOut`.
 TOPICS = ("dirichlet", "point", "own-counts-out")
+
+#: How topics and loadings are inferred: by updates of their factors, or by `Sampling`, a collapsed Gibbs sampler.
+INFERENCES = ("updates", "gibbs")
 
 #: What decides to which topics words are assigned: exp(E ln Z), as in the paper, or E Z; see `Topics`.
 LOADINGS: dict[str, bool] = {"log": False, "mean": True}
@@ -83,6 +86,10 @@ def build(
     word_dropout: float = 1.0,
     objective: str = "profiled",
     stick_rate: float = 0.05,
+    inference: str = "updates",
+    sweeps: int = 1,
+    warm_up: int = 10,
+    burn_in: int = 10,
     seed: int = 0,
 ) -> tuple[TopicModel, PRMEGuide]:
     """A model and its guide; the seed decides the networks' first weights, and the global random state is left alone.
@@ -100,6 +107,8 @@ def build(
         loadings: a key of `LOADINGS`; topics without own counts have their own way, whatever is given.
         objective: see `Topics`, or `OwnCountsOut`.
         stick_rate: see `PRMEGuide`.
+        inference: one of `INFERENCES`; "gibbs" has its own way with topics and loadings, whatever is given for them.
+        sweeps, warm_up, burn_in: of "gibbs", see `Sampling`.
         seed: see above.
     """
     choices: tuple[tuple[str, str, Iterable[str]], ...] = (
@@ -108,6 +117,9 @@ def build(
     for key, value, known in choices:
         choice(key, value, known)
     choice("encoder", encoder, ("topics", "words"))
+    choice("inference", inference, INFERENCES)
+    if inference == "gibbs" and model == "diln":
+        raise ValueError("DILN's function has a Gaussian factor, which is not sampled: use model 'prme' or 'hdp'.")
     all_settings(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents, embedding_dim=embedding_dim)
     all_settings(
         alpha=alpha,
@@ -144,7 +156,9 @@ def build(
                 vocab_size, embedding_dim, encoder_hidden, **design, word_dropout=word_dropout, sparse=True
             )
         rule: Topics | OwnCountsOut
-        if topics == "own-counts-out":
+        if inference == "gibbs":
+            rule = Sampling(objective, sweeps=sweeps, warm_up=warm_up, burn_in=burn_in)
+        elif topics == "own-counts-out":
             rule = OwnCountsOut(objective)
         else:
             rule = Topics(objective, by_mean=LOADINGS[loadings], points=topics == "point")

@@ -99,6 +99,8 @@ class Claim(nn.Module):
     bounds_a_sum: bool = False
     #: The name of the number that a fit reports, where that is no bound.
     score: str | None = None
+    #: What the claim does, where it needs all data in one process.
+    needs_all_data: str | None = None
     #: By site, why a rule that was preferred to this one does not hold.
     instead_of: Mapping[str, str] = MappingProxyType({})
     #: Which site plays which role in a model of topics, where the claim knows.

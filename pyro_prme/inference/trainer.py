@@ -106,6 +106,7 @@ class Trainer:
         self._torch_state = torch.Generator().manual_seed(self.options.seed).get_state()
         with alone(), self._random_state():
             guide.plan(*data.batch(self._some_rows()))
+            self._check_claims()
             if start is not None:
                 guide.begin(data, start, self.options.seed)
             self.optimisers = self._make_optimisers()
@@ -114,6 +115,13 @@ class Trainer:
     def model(self) -> Callable:
         """The guide's model."""
         return self.guide.model
+
+    def _check_claims(self) -> None:
+        """Refuses parts of the data for claims that need all of them."""
+        claims: Any = list(self.guide.claims)
+        needs = next((claim.needs_all_data for claim in claims if claim.needs_all_data), None)
+        if needs and (self.options.mode != "batch" or self.workers.size > 1):
+            raise ValueError(f"{needs} goes over all documents in one process: use mode='batch' and one worker.")
 
     def _some_rows(self) -> np.ndarray:
         """Rows for the plan: few, since the form of the model is the same for all."""

@@ -65,10 +65,14 @@ class OwnCountsOut(Rule):
             if name not in structure.observed or not structure.program.parts[name][1]:
                 continue
             try:
-                return OwnCountsOutFactors(self, structure, name, roles_of(structure, name, free))
+                return self.claim(structure, name, roles_of(structure, name, free))
             except NotThisForm as reason:
                 reasons[name] = f"leaving own counts out does not hold: {reason}"
         return Refusal(reasons)
+
+    def claim(self, structure: Structure, words: str, roles: Mapping[str, str]) -> OwnCountsOutFactors:
+        """The factors of an observed site and of those that play its roles."""
+        return OwnCountsOutFactors(self, structure, words, roles)
 
 
 class OwnDocuments(NamedTuple):
@@ -202,17 +206,22 @@ class OwnCountsOutFactors(TopicFactors):
         batch, (concentration, rate) = found.batch, self.prior_of_loadings(run.factors.program, run.factors)
         seen, size = batch.seen, batch.size
         assert seen is not None
-        given = batch.indptr, batch.local_word, self.gamma[batch.words], self.total
+        topics, total, own = self._without_own(found)
+        given = batch.indptr, batch.local_word, topics, total
         with torch.no_grad():
             step = own_counts_out(
                 *(*given[:2], seen, *given[2:], concentration, rate),
-                held=found.own, warm=False, max_sweeps=_FOLD_IN, tolerance=self.rule.tolerance, keep=self.rule.keep,
+                held=own, warm=False, max_sweeps=_FOLD_IN, tolerance=self.rule.tolerance, keep=self.rule.keep,
             )  # fmt: skip
             length = seen.new_zeros(size).index_add_(0, batch.document, seen)
             slope = (length / step.epsilon).unsqueeze(-1)
         loadings = (concentration + step.counts) / (rate + slope)
         proportions = loadings / loadings.sum(-1, keepdim=True)
-        return found.weight * log_completion(*given[:2], batch.count - seen, *given[2:], proportions, found.own).sum()
+        return found.weight * log_completion(*given[:2], batch.count - seen, *given[2:], proportions, own).sum()
+
+    def _without_own(self, found: OwnDocuments) -> tuple[Tensor, Tensor, Held]:
+        """gamma of the batch's words, its sums over all words, and what it holds of the documents."""
+        return self.gamma[found.batch.words], self.total, found.own
 
     # Natural steps.
 
