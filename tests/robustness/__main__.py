@@ -36,7 +36,7 @@ def attempt(module: str, seed: int, first: int, trials: int, folder: Path) -> li
     folder.mkdir(parents=True, exist_ok=True)
     if module in _ALONE:
         return block(module, seed, first, trials, folder)
-    end = isolated(block, module, seed, first, trials, folder, seconds=120 + 5 * trials)
+    end = isolated(block, module, seed, first, trials, folder, seconds=600 + 5 * trials)
     if end.value is not None:
         return end.value
     return [Outcome(module, f"numbers {first} to {first + trials - 1} ended with {end.code}: {end.error}")]
@@ -67,6 +67,8 @@ def soak(minutes: float, seed: int, folder: Path) -> list[tuple[str, int, Outcom
             turn[module] += trials
             for outcome in outcomes:
                 made.update(outcome.counts)
+                if outcome.fault:
+                    print(f"FAULT {module}: {outcome.what}: {outcome.fault}", file=sys.stderr, flush=True)
         faults = sum(bool(outcome.fault) for _, _, outcome in found)
         print(f"{dict(made)}, {faults} faults", file=sys.stderr, flush=True)
     beside.join()

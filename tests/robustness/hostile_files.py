@@ -32,9 +32,9 @@ def trial(seed: int, number: int, folder: Path) -> Outcome:
     name = list(FILES)[number % len(FILES)]
     make, use = FILES[name]
     path = make(generator(seed, number), folder / f"hostile-{number}")
-    end = isolated(use, path, seconds=2 * _SECONDS)
+    end = isolated(use, path, seconds=20 * _SECONDS)
     if not end.clean:
-        return Outcome(name, f"ended with {end.code}: {end.error}")
+        return Outcome(name, f"ended with {end.code}: {end.error}" if end.code is not None else "it did not end")
     if end.seconds > _SECONDS or end.mib > _MIB:
         return Outcome(name, f"{end.seconds:.0f} s and {end.mib:.0f} MiB: {end.error or 'read'}")
     fault = sentence_fault(end.error) if end.error else ""

@@ -21,16 +21,16 @@ def trial(seed: int, number: int, folder: Path) -> Outcome:
     ends = []
     for process, receive in processes:
         try:
-            ends.append(receive.recv() if receive.poll(120) else (None, "it takes more than 120 s", False, 0))
+            ends.append(receive.recv() if receive.poll(600) else (None, "it takes more than 600 s", False, 0, 0))
         except EOFError:
-            ends.append((None, "the process died", False, 0))
+            ends.append((None, "the process died", False, 0, 0))
         process.kill()
         process.join()
-    for _, error, clean, _ in ends:
+    for _, error, clean, *_ in ends:
         allowed = clean and (not error or "is being written by" in error or "holds a run" in error)
         if not allowed or (error and sentence_fault(error, run)):
             return Outcome(what, error)
-    if all(error for _, error, _, _ in ends):
+    if all(error for _, error, *_ in ends):
         return Outcome(what, "both were refused")
     found = isolated(toys.learned, run)
     if found.error or found.value[0] != toys.EPOCHS:

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import re
 import resource
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -38,8 +37,8 @@ class Child(NamedTuple):
     error: str  # the sentence of a ValueError, or the traceback of anything else
     clean: bool  # returned, or raised a ValueError
     code: int | None  # exit code, negative for a signal; None if it took too long
-    seconds: float
-    mib: float  # the most memory it held
+    seconds: float  # of processors' time, so that other work on the machine does not count
+    mib: float  # the most memory it held, with the largest of the processes that it began
 
 
 def generator(seed: int, number: int) -> np.random.Generator:
@@ -68,7 +67,7 @@ def spoken(call: Callable[[], Any], what: str, *parts: str | Path) -> Outcome:
 
 
 def start(call: Callable[..., Any], *arguments: Any) -> tuple[Any, Connection]:
-    """A process that makes the call, and the end of a pipe that gets (value, error, clean)."""
+    """A process that makes the call, and the end of a pipe that gets (value, error, clean, MiB, seconds)."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.robustness.warm"])
     receive, send = context.Pipe(duplex=False)
@@ -78,7 +77,7 @@ def start(call: Callable[..., Any], *arguments: Any) -> tuple[Any, Connection]:
     return process, receive
 
 
-def isolated(call: Callable[..., Any], *arguments: Any, seconds: float = 120) -> Child:
+def isolated(call: Callable[..., Any], *arguments: Any, seconds: float = 600) -> Child:
     """Makes a call in a process of its own, and kills it if it takes too long.
 
     Args:
@@ -86,20 +85,18 @@ def isolated(call: Callable[..., Any], *arguments: Any, seconds: float = 120) ->
         arguments: for it.
         seconds: most that it may take.
     """
-    begin = time.monotonic()
     process, receive = start(call, *arguments)
-    value, error, clean, mib = None, "", False, 0.0
+    value, error, clean, mib, busy = None, "", False, 0.0, 0.0
     late = not receive.poll(seconds)
     if not late:
         try:
-            value, error, clean, mib = receive.recv()
+            value, error, clean, mib, busy = receive.recv()
         except EOFError:
             error = "the process died"
     if late:
         process.kill()
     process.join()
-    taken = time.monotonic() - begin
-    return Child(value, error, clean, None if late else process.exitcode, taken, mib)
+    return Child(value, error, clean, None if late else process.exitcode, busy, mib)
 
 
 def block(module: str, seed: int, first: int, trials: int, folder: Path) -> list[Outcome]:
@@ -117,7 +114,7 @@ def block(module: str, seed: int, first: int, trials: int, folder: Path) -> list
 def _call(send: Connection, call: Callable[..., Any], arguments: tuple) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
-    before, children = _peak(), _peak(resource.RUSAGE_CHILDREN)
+    before, children, begin = _peak(), _peak(resource.RUSAGE_CHILDREN), _busy()
     value, error, clean = None, "", True
     try:
         value = call(*arguments)
@@ -126,7 +123,13 @@ def _call(send: Connection, call: Callable[..., Any], arguments: tuple) -> None:
     except BaseException:
         error, clean = traceback.format_exc(), False
     most = _peak(resource.RUSAGE_CHILDREN)
-    send.send((value, error, clean, _peak() - before + (most if most > children else 0)))
+    send.send((value, error, clean, _peak() - before + (most if most > children else 0), _busy() - begin))
+
+
+def _busy() -> float:
+    """Seconds of processors' time that this process, and those that it began and that have ended, have taken."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _peak(who: int = resource.RUSAGE_SELF) -> float:
