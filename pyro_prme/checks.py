@@ -169,6 +169,7 @@ SETTINGS: Mapping[str, Callable[[str, Any], Any]] = {
     "decoder_hidden": widths,
     "batch_norm": flag,
     "residual": flag,
+    "own_words": flag,
     "max_mean": positive,
     "max_variance": positive,
     "word_dropout": partial(number, least=0, most=1),

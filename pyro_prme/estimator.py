@@ -15,7 +15,7 @@ from pyro_prme.answers.fitted import FittedTopicModel
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, refusal, size, whole
 from pyro_prme.corpora.batch import Batch
-from pyro_prme.inference.build import MODELS, PRESETS, build
+from pyro_prme.inference.build import MODELS, PRESETS, build, preset_settings
 from pyro_prme.inference.session import session
 from pyro_prme.inference.topic_guide import Counts
 from pyro_prme.inference.topic_starts import STARTS
@@ -50,6 +50,8 @@ class PRMETopicModel(FittedTopicModel):
         learning_rate: for networks and ell; None for the preset's.
         stick_rate: for the topics' weights; None for the preset's.
         delay, decay: t0 and kappa of the online steps (t0 + t)^-kappa; None for the preset's.
+        own_words: put a layer of repeated words below the topics, see `OwnWords`. `posterior_.token_perplexities`
+            scores by it; `perplexity` and `score` are by the topics alone.
         start: a key of `starts.STARTS`.
         total_samples: documents that the stream of `partial_fit` stands for.
         random_state: decides the start, the order of documents and all noise.
@@ -87,6 +89,7 @@ class PRMETopicModel(FittedTopicModel):
         stick_rate: float | None = None,
         delay: float | None = None,
         decay: float | None = None,
+        own_words: bool = False,
         start: str = "kmeans",
         total_samples: int = 1_000_000,
         random_state: int | np.random.RandomState | None = None,
@@ -107,6 +110,7 @@ class PRMETopicModel(FittedTopicModel):
         self.stick_rate = stick_rate
         self.delay = delay
         self.decay = decay
+        self.own_words = own_words
         self.start = start
         self.total_samples = total_samples
         self.random_state = random_state
@@ -238,8 +242,8 @@ class PRMETopicModel(FittedTopicModel):
     def _settings_of(self, target: Callable) -> dict[str, Any]:
         """The settings of the preset, and over them those given here, that `target` takes."""
         given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
-        known = inspect.signature(target).parameters
-        return {name: value for name, value in (PRESETS[self.preset] | given).items() if name in known}
+        known, chosen = inspect.signature(target).parameters, preset_settings(self.preset, self.own_words)
+        return {name: value for name, value in (chosen | given).items() if name in known}
 
     # Pickling: Pyro's modules and the documents stay out.
 

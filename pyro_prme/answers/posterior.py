@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
 import xarray as xr
+from scipy import sparse
 
 from pyro_prme.answers.moments import mean_of
+from pyro_prme.answers.own_words import Layer, TokenPerplexities, token_perplexities
 from pyro_prme.answers.scores import completion_perplexity
 from pyro_prme.answers.sites import FUNCTION, SitePosterior
 from pyro_prme.answers.words_of_topics import RANKINGS, hellinger
@@ -195,14 +198,39 @@ class Posterior(SitePosterior):
     # Scores.
 
     def perplexity(self, split: TokenSplit | Corpus) -> float:
-        """Document-completion perplexity: `evaluate.completion_perplexity` of the split's held-out words.
+        """Document-completion perplexity by the topics alone: `scores.completion_perplexity` of the held-out words.
 
-        Proportions are those of the observed words, E Z / sum E Z; topics are E theta.
+        Proportions are those of the observed words, E Z / sum E Z; topics are E theta. Of a model with own words, this
+        leaves their layer out, and its topics are of tables, so that it says little: see `token_perplexities`.
 
         Args:
             split: observed and held-out words of documents that the model has not seen, as `Corpus.split_tokens` makes
                 them. A corpus is split so: 90% observed, seed 0.
         """
+        split = self._split(split)
+        return completion_perplexity(self.proportions(split.observed).values, self.topics().values, split.held_out)
+
+    def token_perplexities(self, split: TokenSplit | Corpus) -> TokenPerplexities:
+        """Perplexity of all held-out words, of those that their document has used in its observed part, and of new ones.
+
+        Of a model with own words (`OwnWords`), all three are by its layer, `equations.restaurant.next_word`; of any
+        other by the topics alone, so that the first is `perplexity`. The layer lives on words that a document repeats:
+        compare it with other programs by the new words, or with programs that have such a layer too.
+
+        Args:
+            split: as for `perplexity`.
+        """
+        split = self._split(split)
+        layer = None
+        if self.has("repeats"):
+            model: Any = self.model
+            times = torch.as_tensor(np.asarray(sparse.csr_matrix(split.observed.counts).data, dtype=np.float64))
+            numbers = [self._number(name) for name in ("own_concentration", "own_discount")]
+            layer = Layer(model.tables(times).numpy(), *numbers)
+        return token_perplexities(self.proportions(split.observed).values, self.topics().values, split, layer)
+
+    def _split(self, split: TokenSplit | Corpus) -> TokenSplit:
+        """A split of documents of the model's vocabulary; of a corpus, 90% is observed."""
         if isinstance(split, Corpus):
             split = split.split_tokens()
         if not (hasattr(split, "observed") and hasattr(split, "held_out")):
@@ -210,7 +238,12 @@ class Posterior(SitePosterior):
                 f"The split is a {type(split).__name__}: give corpus.split_tokens(observed, seed), or the corpus."
             )
         self._corpus(split.held_out)
-        return completion_perplexity(self.proportions(split.observed).values, self.topics().values, split.held_out)
+        return split
+
+    def _number(self, name: str) -> float:
+        """A number of the model, given or learned."""
+        value = self.mean(name) if name in self.model.priors else getattr(self.model, name)
+        return float(value)
 
     # Inside.
 

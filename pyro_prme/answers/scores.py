@@ -11,7 +11,7 @@ import scipy.sparse
 from pyro_prme.checks import whole
 from pyro_prme.corpora.corpus import Corpus
 
-__all__ = ["completion_perplexity", "log_predictive", "npmi_coherence", "topic_diversity"]
+__all__ = ["completion_perplexity", "log_predictive", "npmi_coherence", "probabilities", "topic_diversity"]
 
 _BLOCK = 1 << 21  # numbers held at a time when topics and documents are multiplied entry by entry
 
@@ -58,6 +58,21 @@ def log_predictive(doc_topic: Any, topic_word: Any, held_out: Corpus | Any) -> n
         probability zero.
     """
     counts = _counts(held_out)
+    probability = probabilities(doc_topic, topic_word, counts)
+    with np.errstate(divide="ignore"):
+        terms = counts.data * np.log(probability)
+    rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    return np.bincount(rows, weights=terms, minlength=counts.shape[0])
+
+
+def probabilities(doc_topic: Any, topic_word: Any, counts: scipy.sparse.csr_array) -> np.ndarray:
+    r"""Probability of each entry's word in its document, :math:`\sum_k \pi_{nk} \theta_{kd}`, shape (entries,).
+
+    Args:
+        doc_topic: weights of the topics in each document, shape (N, K); rows are normalised here.
+        topic_word: weights of the words in each topic, shape (K, D); rows are normalised here.
+        counts: where the words are, shape (N, D).
+    """
     proportions = _normalised(doc_topic, "doc_topic", "document")
     topics = _normalised(topic_word, "topic_word", "topic")
     expected = (counts.shape[0], topics.shape[0])
@@ -73,9 +88,7 @@ def log_predictive(doc_topic: Any, topic_word: Any, held_out: Corpus | Any) -> n
     for start in range(0, counts.nnz, step):
         part = slice(start, start + step)
         probability[part] = np.einsum("ek,ek->e", proportions[rows[part]], by_word[counts.indices[part]])
-    with np.errstate(divide="ignore"):
-        terms = counts.data * np.log(probability)
-    return np.bincount(rows, weights=terms, minlength=counts.shape[0])
+    return probability
 
 
 def npmi_coherence(topics: Any, corpus: Corpus, top: int = 10) -> np.ndarray:

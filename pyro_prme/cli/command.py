@@ -115,6 +115,12 @@ def fit(
     alpha: Annotated[float | None, typer.Option(help="Concentration of the sticks.", show_default="1")] = None,
     beta: Annotated[float | None, typer.Option(help="Total shape of a document's loadings.", show_default="3")] = None,
     gamma0: Annotated[float | None, typer.Option(help="Dirichlet parameter of topics.", show_default="0.05")] = None,
+    own_words: Annotated[
+        bool | None,
+        typer.Option(
+            "--own-words", help="Topics say which words a document has, a layer below them how often it repeats them."
+        ),
+    ] = None,
     held_out: Annotated[
         str | None,
         typer.Option(help="Documents to score while fitting: a corpus, or a fraction of this one kept out of the fit."),
@@ -141,7 +147,7 @@ def fit(
     Example: prme fit corpus.ldac --vocab vocab.txt --topics 100 --out run/
     """
     given: dict[str, Any] = {"num_topics": topics, "model": model, "mode": mode, "batch_size": batch_size}
-    given |= {"seed": seed, "alpha": alpha, "beta": beta, "gamma0": gamma0}
+    given |= {"seed": seed, "alpha": alpha, "beta": beta, "gamma0": gamma0, "own_words": own_words}
     asked: dict[str, Any] = {"preset": preset, "epochs": epochs, "held_out": held_out}
     asked |= {"min_df": min_df, "max_df": max_df, "stop_words": stop_words}
     asked = {name: value for name, value in asked.items() if value is not None}
@@ -270,7 +276,8 @@ def evaluate(
 
     Perplexity of hidden words, given 90, 50 and 10 percent of each document (lower is better); NPMI coherence of the
     ten top words in these documents (higher is better) and diversity of the topics (1: no shared top words), both of
-    the topics in use.
+    the topics in use. Perplexity is by the topics alone; a run with --own-words has three numbers more for each share,
+    by its layer: of all hidden words, of those that the seen part has too (repeated), and of the others (new).
 
     Example: prme evaluate run/ test.ldac
     """
@@ -282,10 +289,14 @@ def evaluate(
     if was_fitted_to(run, documents.counts, documents.vocabulary):
         echo("warning: the run was fitted to these documents, so that the scores are better than on new ones", err=True)
     used = posterior.topics(posterior.num_topics_used).values
-    perplexity = {f"{share:g}": posterior.perplexity(documents.split_tokens(share, seed)) for share in shares}
+    splits = {f"{share:g}": documents.split_tokens(share, seed) for share in shares}
+    perplexity = {share: posterior.perplexity(split) for share, split in splits.items()}
     top = min(10, len(saved.vocabulary)), min(25, len(saved.vocabulary))
     scores: dict[str, Any] = {"documents": len(documents), "tokens": documents.num_tokens}
     scores |= {f"perplexity_{share}": value for share, value in perplexity.items()}
+    for share, split in splits.items() if posterior.has("repeats") else ():
+        of_tokens = posterior.token_perplexities(split)._asdict()
+        scores |= {f"own_words_{share}_{kind}": value for kind, value in of_tokens.items()}
     scores |= {
         "npmi": float(np.mean(npmi_coherence(used, documents, top[0]))),
         "diversity": topic_diversity(used, top[1]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -27,6 +27,7 @@ class Batch:
         word: word ids, shape (E,); None when the words are to be drawn by the model.
         count: how often, shape (E,). Token-level documents have one entry a token, each with count 1.
         seen: how many of the count an inference network sees while it learns, shape (E,); None to let it choose.
+        times: how often each word occurs, where the count is something else, such as once a word; shape (E,).
     """
 
     documents: Tensor
@@ -34,6 +35,7 @@ class Batch:
     word: Tensor | None
     count: Tensor
     seen: Tensor | None = field(default=None, kw_only=True)
+    times: Tensor | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         indptr, count = self.indptr, self.count
@@ -164,15 +166,15 @@ class Batch:
         rows = self.indptr.diff().nonzero().squeeze(-1)[:num_documents]
         here = torch.isin(self.document, rows)
         indptr = torch.cat([self.indptr.new_zeros(1), self.indptr.diff()[rows].cumsum(0)])
-        word = None if self.word is None else self.word[here]
-        return Batch(self.documents[rows], indptr, word, self.count[here])
+        word, times = (None if x is None else x[here] for x in (self.word, self.times))
+        return Batch(self.documents[rows], indptr, word, self.count[here], times=times)
 
     def part(self, start: int, stop: int) -> Batch:
         """The documents from start up to stop."""
         indptr = self.indptr[start : stop + 1]
         here = slice(int(indptr[0]), int(indptr[-1]))
-        word = None if self.word is None else self.word[here]
-        return Batch(self.documents[start:stop], indptr - indptr[0], word, self.count[here])
+        word, times = (None if x is None else x[here] for x in (self.word, self.times))
+        return Batch(self.documents[start:stop], indptr - indptr[0], word, self.count[here], times=times)
 
     def showing(self, seen: Tensor) -> Batch:
         """The same batch, of which an inference network sees only some words while it learns.
@@ -185,6 +187,31 @@ class Batch:
         shown = copy.copy(self)  # with what has been computed of it
         object.__setattr__(shown, "seen", seen)
         return shown
+
+    def counting(self, count: Callable[[Tensor], Tensor]) -> Batch:
+        """The same documents with other counts; `times` has what they were, with one entry for each different word.
+
+        Args:
+            count: of how often each word occurs, shape (E,): whole numbers.
+        """
+        merged = self._merged()
+        words = merged._distinct, merged.document  # what is known of the words is known of the result too
+        other = Batch(merged.documents, merged.indptr, merged.word, count(merged.count), times=merged.count)
+        other.__dict__["_distinct"], other.__dict__["document"] = words
+        return other
+
+    def _merged(self) -> Batch:
+        """The batch with one entry for each different word of a document."""
+        assert self.word is not None
+        key = self.document * (self.last_word + 1) + self.word
+        found, place = key.unique(return_inverse=True)
+        if len(found) == len(key):
+            return self
+        count = self.count.new_zeros(len(found)).index_add_(0, place, self.count)
+        document, word = found // (self.last_word + 1), found % (self.last_word + 1)
+        indptr = torch.zeros_like(self.indptr)
+        indptr[1:] = torch.bincount(document, minlength=self.size).cumsum(0)
+        return Batch(self.documents, indptr, word, count)
 
     def with_words(self, word: Tensor) -> Batch:
         """The same documents with other words."""

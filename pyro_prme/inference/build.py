@@ -16,16 +16,32 @@ from pyro_prme.inference.topic_guide import PRMEGuide
 from pyro_prme.models.diln import DILN
 from pyro_prme.models.networks.encoders import BagOfWordsEncoder, TopicEncoder
 from pyro_prme.models.networks.layers import Decoder, LinearDecoder
+from pyro_prme.models.own_words import OwnWordsDILN, OwnWordsHDP, OwnWordsPRME, OwnWordsShapePRME
 from pyro_prme.models.prme import PRME, ShapePRME
 from pyro_prme.models.topic_model import HDP, TopicModel
 
-__all__ = ["FORMS", "INFERENCES", "LOADINGS", "MODELS", "PRESETS", "TOPICS", "build"]
+__all__ = [
+    "FORMS",
+    "INFERENCES",
+    "LOADINGS",
+    "MODELS",
+    "OWN_WORDS",
+    "PRESETS",
+    "TOPICS",
+    "build",
+    "preset_settings",
+]
 
 #: The models by the names that the estimator and the command know.
 MODELS: dict[str, type[TopicModel]] = {"prme": PRME, "hdp": HDP, "diln": DILN}
 
 #: Where PRME has its random function.
 FORMS: dict[str, type[PRME]] = {"shape": ShapePRME, "scale": PRME}
+
+#: The models with a layer of repeated words below them.
+OWN_WORDS: dict[type[TopicModel], type[TopicModel]] = {
+    HDP: OwnWordsHDP, DILN: OwnWordsDILN, PRME: OwnWordsPRME, ShapePRME: OwnWordsShapePRME,
+}  # fmt: skip
 
 #: What the guide has for theta: "dirichlet" as the paper, "point", or "own-counts-out", see `OwnCountsOut`.
 TOPICS = ("dirichlet", "point", "own-counts-out")
@@ -64,6 +80,16 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+#: Settings of models with a layer of repeated words, over those of a preset: a document has fewer tables than tokens,
+#: and what beta pseudo-counts say matters more (`benchmarks/paper/own_words.py`).
+OWN_WORDS_SETTINGS: dict[str, Any] = {"beta": 10.0}
+
+
+def preset_settings(preset: str, own_words: bool | None = None) -> dict[str, Any]:
+    """The settings of a preset, for a model with own words or without."""
+    return PRESETS[preset] | (OWN_WORDS_SETTINGS | {"own_words": True} if own_words else {})
+
+
 def build(
     num_topics: int,
     vocab_size: int,
@@ -90,6 +116,7 @@ def build(
     sweeps: int = 1,
     warm_up: int = 10,
     burn_in: int = 10,
+    own_words: bool = False,
     seed: int = 0,
 ) -> tuple[TopicModel, PRMEGuide]:
     """A model and its guide; the seed decides the networks' first weights, and the global random state is left alone.
@@ -109,6 +136,7 @@ def build(
         stick_rate: see `PRMEGuide`.
         inference: one of `INFERENCES`; "gibbs" has its own way with topics and loadings, whatever is given for them.
         sweeps, warm_up, burn_in: of "gibbs", see `Sampling`.
+        own_words: put a layer of repeated words below the topics, see `OwnWords`.
         seed: see above.
     """
     choices: tuple[tuple[str, str, Iterable[str]], ...] = (
@@ -131,6 +159,7 @@ def build(
         seed=seed,
     )
     all_settings(encoder_hidden=encoder_hidden, decoder_hidden=decoder_hidden, batch_norm=batch_norm, residual=residual)
+    all_settings(own_words=own_words)
     design = {"batch_norm": batch_norm, "residual": residual}
     parts: dict[str, Any] = {}
     with alone(), torch.random.fork_rng(devices=[]):
@@ -139,7 +168,8 @@ def build(
             sizes = num_topics, embedding_dim, embedding_dim
             decoder = Decoder(*sizes, decoder_hidden, **design) if decoder_hidden else LinearDecoder(*sizes)
             parts = {"h_dim": embedding_dim, "ell_dim": embedding_dim, "h_scale": h_scale, "decoder": decoder}
-        program = (FORMS[form] if model == "prme" else MODELS[model])(
+        kind = FORMS[form] if model == "prme" else MODELS[model]
+        program = (OWN_WORDS[kind] if own_words else kind)(
             num_topics,
             vocab_size,
             num_documents,

@@ -18,6 +18,7 @@ from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.inference.claims import Context, Rule
 from pyro_prme.inference.data import Data, Rows
 from pyro_prme.inference.guide import ClosedFormGuide
+from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.plan import Plan
 from pyro_prme.inference.rules import (
     AmortisedNormal,
@@ -36,9 +37,11 @@ from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of
 from pyro_prme.inference.rules.normal_guide import FreeNormal
 from pyro_prme.inference.rules.point import FreePoint
 from pyro_prme.inference.rules.poisson.claim import PoissonFactors
+from pyro_prme.inference.rules.repeats import LeftOutRepeats
 from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.rules.topics.own_counts import OwnCountsOut
+from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_starts import STARTS, start_table
 from pyro_prme.models.networks.encoders import hide_words
@@ -48,6 +51,7 @@ __all__ = ["Counts", "PRMEGuide"]
 
 _ROWS_OF_PLAN = 8
 _CENTRING = 1000  # documents over which f is centred: the error is a thirtieth of f's spread
+_NUMBERS_RATE = 0.05  # of Adam for the numbers of the layer of repeated words, on an unbounded scale
 _STICK_RATE = 0.05  # of Adam for V on its logit: with the networks' rate it is far from converged after 30 epochs
 
 
@@ -100,7 +104,8 @@ class PRMEGuide(ClosedFormGuide):
     ) -> None:
         roles, amortised = model.roles, AmortisedNormal(model.default_network)
         # with a density on its own scale, a stick that nothing uses is a point at 0, and raises a learned alpha
-        sticks = Point(True if model.priors else None, learning_rate=stick_rate)
+        learned = model.priors.keys() & {"alpha", "beta", "gamma0", "h_scale", "ell_scale"}
+        sticks = Point(True if learned else None, learning_rate=stick_rate)
         offered: dict[str, Rule] = {"sticks": sticks, "places": FirstOf(Point(), MeanFieldNormal())}
         offered["dispersion"] = Point()
         if "embedding" in roles:
@@ -109,6 +114,11 @@ class PRMEGuide(ClosedFormGuide):
             offered["embedding"] = FirstOf(Amortised(encoder), amortised)
         of_words = [GaussianFunction(getattr(model, "learn_function", None))] if "assignment" in roles else []
         offered["function"] = FirstOf(FromPrior(), *of_words, amortised)
+        if "repeats" in roles:
+            rates = {"learning_rate": _NUMBERS_RATE}
+            left_out = LeftOutRepeats(roles["repeats"], roles["loadings"], getattr(model, "tables", abs), **rates)
+            rule = left_out if isinstance(topics, OwnCountsOut) else Point(**rates)
+            offered |= dict.fromkeys(model.priors.keys() & {"own_discount", "own_concentration"}, rule)
         if candidates is None:
             tokens = [roles["assignment"]] if "assignment" in roles else []
             candidates = (PoissonSums(), Conjugate(tokens), OneByOne())
@@ -123,8 +133,19 @@ class PRMEGuide(ClosedFormGuide):
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """As `ClosedFormGuide.plan`; of rows it sees a part, so that what belongs to rows is solved for each batch."""
-        small = [a.head(max(1, min(_ROWS_OF_PLAN, a.size - 1))) if isinstance(a, RowBatch) else a for a in args]
+        small = [
+            a.head(max(1, min(_ROWS_OF_PLAN, a.size - 1))) if isinstance(a, RowBatch) else a for a in self._prepared(args)
+        ]
         return super().plan(*small, **kwargs)
+
+    def run(self, *args: Any, options: RunOptions | None = None, **kwargs: Any) -> Run:
+        """As `ClosedFormGuide.run`, on documents as the model reads them."""
+        return super().run(*self._prepared(args), options=options, **kwargs)
+
+    def _prepared(self, args: tuple) -> tuple:
+        """What the model is called with, as it reads it."""
+        model: Any = self.model
+        return tuple(model.prepare(a) if isinstance(a, Batch) else a for a in args)
 
     @property
     def topics(self) -> TopicFactors:
@@ -169,7 +190,8 @@ class PRMEGuide(ClosedFormGuide):
         claims: Any = list(self.claims)
         if not any(getattr(getattr(c, "rule", None), "objective", None) == "completion" for c in claims):
             return args
-        return tuple(arg.showing(hide_words(arg, 1.0)) if isinstance(arg, Batch) else arg for arg in args)
+        given = self._prepared(args)
+        return tuple(arg.showing(hide_words(arg, 1.0)) if isinstance(arg, Batch) else arg for arg in given)
 
     @torch.no_grad()
     def after_epoch(self, data: Data) -> None:
@@ -191,6 +213,7 @@ class PRMEGuide(ClosedFormGuide):
             network: the claim of the site, if it is not the first that has a network for a point.
         """
         claims: Any = tuple(self.claims)
+        (batch,) = self._prepared((batch,))
         network = network or self._network()
         if network is None:
             raise ValueError("No inference network says where documents lie: print the guide's plan to see why.")

@@ -63,7 +63,8 @@ def simulate_corpus(
     values = _draw(model, batch, seed, given)
     shape = (batch.size, model.vocab_size)
     words = values[model.roles["words"]].numpy() if batch.num_entries else np.empty(0, dtype=np.int64)
-    counts = sparse.coo_matrix((batch.count.numpy(), (batch.document.numpy(), words)), shape)
+    times = values.get(model.roles.get("repeats", ""), batch.count)  # of a table's word, where there are tables
+    counts = sparse.coo_matrix((times.numpy(), (batch.document.numpy(), words)), shape)
     return counts.tocsr(), values
 
 

@@ -124,6 +124,7 @@ class TopicModel(PyroModule):
 
     def forward(self, batch: Batch) -> Tensor:
         """Runs the model on a batch; returns what the likelihood draws or observes."""
+        batch = self.prepare(batch)
         self.check(batch)
         if not self.priors:
             return self.generate(batch)
@@ -132,6 +133,10 @@ class TopicModel(PyroModule):
             value = pyro.sample(name, prior)  # type: ignore[arg-type]
             drawn[name] = value if value.dtype == torch.get_default_dtype() else value.to(torch.get_default_dtype())
         return self.with_numbers(**drawn).generate(batch)
+
+    def prepare(self, batch: Batch) -> Batch:
+        """The documents as the model, and what its guide has for it, read them: as they are."""
+        return batch
 
     def generate(self, batch: Batch) -> Tensor:
         """The model's program, its numbers being what they are."""

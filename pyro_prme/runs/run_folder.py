@@ -18,11 +18,11 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from pyro_prme.answers.posterior import Posterior
-from pyro_prme.checks import SETTINGS, choice, whole, widths
+from pyro_prme.checks import SETTINGS, choice, flag, whole, widths
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.counts import sound_csr
-from pyro_prme.inference.build import PRESETS, build
+from pyro_prme.inference.build import PRESETS, build, preset_settings
 from pyro_prme.inference.session import alone, default_dtype
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.topic_starts import STARTS
@@ -80,7 +80,8 @@ def settings_of(preset: str = "default", **given: Any) -> Settings:
         Under "build" and "trainer".
     """
     choice("preset", preset, PRESETS)
-    chosen = PRESETS[preset] | {name: value for name, value in given.items() if value is not None}
+    own_words = given.get("own_words")
+    chosen = preset_settings(preset, None if own_words is None else flag("own_words", own_words)) | {name: value for name, value in given.items() if value is not None}
     if "num_topics" not in chosen:
         raise ValueError("num_topics is missing: say how many topics the model may use.")
     known = {
