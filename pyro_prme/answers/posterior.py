@@ -211,7 +211,7 @@ class Posterior(SitePosterior):
         return completion_perplexity(self.proportions(split.observed).values, self.topics().values, split.held_out)
 
     def token_perplexities(self, split: TokenSplit | Corpus) -> TokenPerplexities:
-        """Perplexity of all held-out words, of those that their document has used in its observed part, and of new ones.
+        """Perplexity of all held-out words, of those that the observed part of their document has, and of new ones.
 
         Of a model with own words (`OwnWords`), all three are by its layer, `equations.restaurant.next_word`; of any
         other by the topics alone, so that the first is `perplexity`. The layer lives on words that a document repeats:

@@ -195,7 +195,7 @@ class Batch:
             count: of how often each word occurs, shape (E,): whole numbers.
         """
         merged = self._merged()
-        words = merged._distinct, merged.document  # what is known of the words is known of the result too
+        words = (merged.words, merged.local_word), merged.document  # are those of the result too
         other = Batch(merged.documents, merged.indptr, merged.word, count(merged.count), times=merged.count)
         other.__dict__["_distinct"], other.__dict__["document"] = words
         return other

@@ -37,7 +37,7 @@ from pyro_prme.inference.rules.amortised import Amortised, NetworkPoint, rows_of
 from pyro_prme.inference.rules.normal_guide import FreeNormal
 from pyro_prme.inference.rules.point import FreePoint
 from pyro_prme.inference.rules.poisson.claim import PoissonFactors
-from pyro_prme.inference.rules.repeats import LeftOutRepeats
+from pyro_prme.inference.rules.repeats import CompletedRepeats
 from pyro_prme.inference.rules.topic_table import topic_table
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.rules.topics.own_counts import OwnCountsOut
@@ -115,10 +115,7 @@ class PRMEGuide(ClosedFormGuide):
         of_words = [GaussianFunction(getattr(model, "learn_function", None))] if "assignment" in roles else []
         offered["function"] = FirstOf(FromPrior(), *of_words, amortised)
         if "repeats" in roles:
-            rates = {"learning_rate": _NUMBERS_RATE}
-            left_out = LeftOutRepeats(roles["repeats"], roles["loadings"], getattr(model, "tables", abs), **rates)
-            rule = left_out if isinstance(topics, OwnCountsOut) else Point(**rates)
-            offered |= dict.fromkeys(model.priors.keys() & {"own_discount", "own_concentration"}, rule)
+            offered |= _of_repeats(model, isinstance(topics, OwnCountsOut))
         if candidates is None:
             tokens = [roles["assignment"]] if "assignment" in roles else []
             candidates = (PoissonSums(), Conjugate(tokens), OneByOne())
@@ -133,9 +130,8 @@ class PRMEGuide(ClosedFormGuide):
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """As `ClosedFormGuide.plan`; of rows it sees a part, so that what belongs to rows is solved for each batch."""
-        small = [
-            a.head(max(1, min(_ROWS_OF_PLAN, a.size - 1))) if isinstance(a, RowBatch) else a for a in self._prepared(args)
-        ]
+        given = self._prepared(args)
+        small = [a.head(max(1, min(_ROWS_OF_PLAN, a.size - 1))) if isinstance(a, RowBatch) else a for a in given]
         return super().plan(*small, **kwargs)
 
     def run(self, *args: Any, options: RunOptions | None = None, **kwargs: Any) -> Run:
@@ -226,6 +222,15 @@ class PRMEGuide(ClosedFormGuide):
         name = model.roles.get("embedding")
         claims: Any = list(self.claims)
         return next((c for c in claims if isinstance(c, NetworkPoint) and name in c.sites), None)
+
+
+def _of_repeats(model: Any, by_completion: bool) -> dict[str, Rule]:
+    """Rules for the numbers of the layer of repeated words, those of them that are learned."""
+    learned = [name for name in ("own_discount", "own_concentration") if name in model.priors]
+    if not by_completion:
+        return dict.fromkeys(learned, Point(learning_rate=_NUMBERS_RATE))
+    given = model.roles["repeats"], model.roles["loadings"], model.tables
+    return {name: CompletedRepeats(*given, name == learned[0], learning_rate=_NUMBERS_RATE) for name in learned}
 
 
 def _counts_of(data: Any) -> sparse.csr_matrix:

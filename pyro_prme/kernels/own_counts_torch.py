@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pyro_prme.kernels.own_counts import ONE, Held, Kept, OwnCountsOut
 
-__all__ = ["log_completion_torch", "own_counts_out_torch"]
+__all__ = ["log_completion_torch", "own_counts_out_torch", "topics_without_own"]
 
 _TINY = 1e-30
 _LEAST = 1e-6
@@ -33,7 +33,7 @@ def own_counts_out_torch(
     count, a, e = count.to(dtype), prior.to(dtype).expand(shape), e.to(dtype).expand(shape)
     length = indptr.diff()
     document = torch.arange(num_documents, device=word.device).repeat_interleave(length)
-    rows = _rows(indptr, word, topics, total, held)
+    rows = topics_without_own(indptr, word, topics, total, held)
     mass = count.new_zeros(num_documents).index_add_(0, document, count)
     epsilon, rate = _rates(a, mass.unsqueeze(-1) / num_topics, e, mass)
     phi = rows * (a / rate)[document]
@@ -73,11 +73,11 @@ def log_completion_torch(
 ) -> Tensor:
     """`log_completion`, by torch's own gradients."""
     document = torch.arange(len(indptr) - 1, device=word.device).repeat_interleave(indptr.diff())
-    each = count * (_rows(indptr, word, topics, total, held) * proportions[document]).sum(-1).log()
+    each = count * (topics_without_own(indptr, word, topics, total, held) * proportions[document]).sum(-1).log()
     return proportions.new_zeros(len(proportions)).index_add(0, document, each)
 
 
-def _rows(indptr: Tensor, word: Tensor, topics: Tensor, total: Tensor, held: Held) -> Tensor:
+def topics_without_own(indptr: Tensor, word: Tensor, topics: Tensor, total: Tensor, held: Held) -> Tensor:
     """Topics of each entry's word without what they hold of its document, shape (E, K)."""
     document = torch.arange(len(indptr) - 1, device=word.device).repeat_interleave(indptr.diff())
     own = held.tokens.to(topics.dtype).unsqueeze(-1) * unpacked(held.kept, topics.shape[1]).to(topics.dtype)

@@ -45,6 +45,11 @@ class RepeatedWords(TorchDistribution):
         self.concentration, self.discount = concentration, discount
         super().__init__(document.shape, validate_args=False)
 
+    def of_first(self, entries: int) -> RepeatedWords:
+        """The law of the first entries, which are those of the first documents."""
+        tables = None if self.tables is None else self.tables[:entries]
+        return RepeatedWords(self.document[:entries], tables, self.concentration, self.discount)
+
     def _tables(self, times: Tensor) -> Tensor:
         return times.clamp(max=1) if self.tables is None else self.tables
 
@@ -79,6 +84,17 @@ class RepeatedWords(TorchDistribution):
         rest = self._of_document(times) - 1, self._of_document(tables) - tables + tables_of_rest
         others = (times - 1).clamp(min=0)  # an entry without tokens counts nothing
         return times * next_word(others, tables_of_rest, *rest, log_base.exp(), self.concentration, self.discount).log()
+
+    def log_hidden(self, seen: Tensor, hidden: Tensor, log_base: Tensor, tables: Tensor) -> Tensor:
+        r"""Log probability of hidden tokens given those that are seen, each by `equations.restaurant.next_word`, (E,).
+
+        Args:
+            seen, hidden: tokens of each entry, shape (E,).
+            log_base: ln p_0(w) given the seen tokens, shape (E,).
+            tables: of the seen tokens, shape (E,).
+        """
+        rest = self._of_document(seen), self._of_document(tables)
+        return hidden * next_word(seen, tables, *rest, log_base.exp(), self.concentration, self.discount).log()
 
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
         sizes = torch.zeros(self.document.shape)
@@ -163,9 +179,10 @@ class OwnWords(TopicModel):
             return super().likelihood(Z, theta, plates, batch)
         with pyro.plate("repeats", batch.num_entries, dim=-1), poutine.scale(scale=self.num_documents / batch.size):
             R = self.sample_R(batch)
-        if batch.word is None:  # the entries that no table was opened for count nothing
-            batch = Batch(batch.documents, batch.indptr, None, R.clamp(max=1).to(batch.count.dtype))
-        return super().likelihood(Z, theta, plates, batch)
+        if batch.word is not None:
+            return super().likelihood(Z, theta, plates, batch)
+        with poutine.mask(mask=R > 0):  # the entries for which no table was opened say nothing
+            return super().likelihood(Z, theta, plates, batch)
 
     def sample_R(self, batch: Batch) -> Tensor:
         """How often each word occurs, shape (E,); observed where the batch has words."""

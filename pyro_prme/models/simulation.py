@@ -65,7 +65,9 @@ def simulate_corpus(
     words = values[model.roles["words"]].numpy() if batch.num_entries else np.empty(0, dtype=np.int64)
     times = values.get(model.roles.get("repeats", ""), batch.count)  # of a table's word, where there are tables
     counts = sparse.coo_matrix((times.numpy(), (batch.document.numpy(), words)), shape)
-    return counts.tocsr(), values
+    counts = counts.tocsr()
+    counts.eliminate_zeros()
+    return counts, values
 
 
 def _draw(model: Any, batch: Batch | RowBatch, seed: int, given: Mapping[str, Any]) -> dict[str, Tensor]:

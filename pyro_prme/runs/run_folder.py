@@ -80,8 +80,8 @@ def settings_of(preset: str = "default", **given: Any) -> Settings:
         Under "build" and "trainer".
     """
     choice("preset", preset, PRESETS)
-    own_words = given.get("own_words")
-    chosen = preset_settings(preset, None if own_words is None else flag("own_words", own_words)) | {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in given.items() if value is not None}
+    chosen = preset_settings(preset, flag("own_words", given.get("own_words", False))) | given
     if "num_topics" not in chosen:
         raise ValueError("num_topics is missing: say how many topics the model may use.")
     known = {

@@ -21,6 +21,7 @@ from pyro_prme.inference.rules.topics.memory import Memory
 from pyro_prme.inference.rules.topics.rule import roles_of
 from pyro_prme.kernels.local import LocalStep
 from pyro_prme.kernels.own_counts import KEPT, Held, Kept, add_kept_, log_completion, nothing_held, own_counts_out
+from pyro_prme.kernels.own_counts_torch import topics_without_own
 from pyro_prme.kernels.sums import inner
 
 if TYPE_CHECKING:
@@ -203,25 +204,59 @@ class OwnCountsOutFactors(TopicFactors):
 
     def _completion(self, run: Run, found: OwnDocuments) -> Tensor:
         """ln p(words that are not seen | those that are), by documents, in topics without the document's own words."""
-        batch, (concentration, rate) = found.batch, self.prior_of_loadings(run.factors.program, run.factors)
-        seen, size = batch.seen, batch.size
-        assert seen is not None
+        batch, prior = found.batch, self.prior_of_loadings(run.factors.program, run.factors)
+        assert batch.seen is not None
         topics, total, own = self._without_own(found)
         given = batch.indptr, batch.local_word, topics, total
-        with torch.no_grad():
-            step = own_counts_out(
-                *(*given[:2], seen, *given[2:], concentration, rate),
-                held=own, warm=False, max_sweeps=_FOLD_IN, tolerance=self.rule.tolerance, keep=self.rule.keep,
-            )  # fmt: skip
-            length = seen.new_zeros(size).index_add_(0, batch.document, seen)
-            slope = (length / step.epsilon).unsqueeze(-1)
-        loadings = (concentration + step.counts) / (rate + slope)
-        proportions = loadings / loadings.sum(-1, keepdim=True)
-        return found.weight * log_completion(*given[:2], batch.count - seen, *given[2:], proportions, own).sum()
+        proportions = self._proportions(given, batch.seen, prior, own)
+        unseen = batch.count - batch.seen
+        return found.weight * log_completion(*given[:2], unseen, *given[2:], proportions, own).sum()
 
     def _without_own(self, found: OwnDocuments) -> tuple[Tensor, Tensor, Held]:
         """gamma of the batch's words, its sums over all words, and what it holds of the documents."""
         return self.gamma[found.batch.words], self.total, found.own
+
+    def _proportions(
+        self, given: tuple[Tensor, Tensor, Tensor, Tensor], seen: Tensor, prior: tuple[Tensor, Tensor], own: Held
+    ) -> Tensor:
+        """Proportions of topics in documents of which some words are seen; gradients flow to the prior alone, (B, K).
+
+        Args:
+            given: indptr, local words, gamma of these words, and its sum over all.
+            seen: how often each word is seen, (E,).
+            prior: concentration and rate of the loadings.
+            own: what gamma holds of the documents.
+        """
+        indptr, size = given[0], len(given[0]) - 1
+        with torch.no_grad():
+            step = own_counts_out(
+                *(*given[:2], seen, *given[2:], *prior),
+                held=own, warm=False, max_sweeps=_FOLD_IN, tolerance=self.rule.tolerance, keep=self.rule.keep,
+            )  # fmt: skip
+            document = torch.arange(size).repeat_interleave(indptr.diff())
+            length = seen.new_zeros(size).index_add_(0, document, seen)
+            slope = (length / step.epsilon).unsqueeze(-1)
+        loadings = (prior[0] + step.counts) / (prior[1] + slope)
+        return loadings / loadings.sum(-1, keepdim=True)
+
+    @torch.no_grad()
+    def log_probabilities(self, run: Run, seen: Tensor, size: int) -> Tensor:
+        """ln of each word's probability in the first documents of a run's batch, given words that are seen.
+
+        Args:
+            run: of the model.
+            seen: how often each word of these documents is seen, (E',).
+            size: number of documents.
+        """
+        found: OwnDocuments = run.local[self.roles["loadings"]]
+        batch, stop = found.batch, len(seen)
+        topics, total, held = self._without_own(found)
+        own = Held(Kept(*(x[:stop] for x in held.kept)), held.tokens[:stop])
+        prior = self.prior_of_loadings(run.factors.program, run.factors)
+        concentration, rate = (x[:size] if len(x) == batch.size else x for x in prior)
+        given = batch.indptr[: size + 1], batch.local_word[:stop], topics, total
+        proportions = self._proportions(given, seen, (concentration, rate), own)
+        return (topics_without_own(*given, own) * proportions[batch.document[:stop]]).sum(-1).log()
 
     # Natural steps.
 
