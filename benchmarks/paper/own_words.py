@@ -2,9 +2,10 @@
 
     python -m benchmarks.paper.own_words --corpus nyt --part test --seeds 0 1 2 --models own-words plain
 
-Perplexity of held-out words at 90, 50 and 10% seen: of all, of those that the seen part of the document has too, and of
-new ones. "presence" is own words with one table a word, "plain" the default without the layer, scored by its topics
-alone. Choices (beta, the growth of the tables) were made on validation documents. Results grow in results/own_words.json.
+Perplexity of held-out words at 90, 50 and 10% seen: of all, of those that the seen part of the document has too, and
+of new ones. "presence" is own words with one table a word, "plain" the default without the layer, scored by its topics
+alone. Choices (beta, the growth of the tables) were made on validation documents. Results grow in
+results/own_words.json.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     python -m benchmarks.paper.topic_quality --corpus snippets nyt 20news nips_1987_1999 --seeds 0 1
 
-Of the topics in use (those that together hold 99% of the tokens), K = 100: pairs that share five or more of their ten top
-words, topics with a negative NPMI over the ten top words in test documents, mean NPMI, and the diversity of the 25 top
-words. tomotopy's LDA has 200 sweeps with the alpha and eta that scored best for it on nyt. "start ..." is the default from
-another start; choices between starts are made with --part validation. Results grow in results/topic_quality.json.
+Of the topics in use (those that together hold 99% of the tokens), K = 100: pairs that share five or more of their ten
+top words, topics with a negative NPMI over the ten top words in test documents, mean NPMI, and the diversity of the 25
+top words. tomotopy's LDA has 200 sweeps with the alpha and eta that scored best for it on nyt. "start ..." is the
+default from another start; choices between starts are made with --part validation. Results grow in
+results/topic_quality.json.
 """
 
 from __future__ import annotations
