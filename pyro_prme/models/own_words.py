@@ -181,7 +181,7 @@ class OwnWords(TopicModel):
             R = self.sample_R(batch)
         if batch.word is not None:
             return super().likelihood(Z, theta, plates, batch)
-        with poutine.mask(mask=R > 0):  # the entries for which no table was opened say nothing
+        with poutine.mask(mask=R > 0):  # type: ignore[call-overload]  # the entries for which no table was opened say nothing
             return super().likelihood(Z, theta, plates, batch)
 
     def sample_R(self, batch: Batch) -> Tensor:
