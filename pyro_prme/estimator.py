@@ -49,7 +49,8 @@ class PRMETopicModel(FittedTopicModel):
         embedding_dim: length of h and ell; None for the preset's.
         learning_rate: for networks and ell; None for the preset's.
         stick_rate: for the topics' weights; None for the preset's.
-        delay, decay: t0 and kappa of the online steps (t0 + t)^-kappa; None for the preset's.
+        delay: t0 of the online steps' rate (t0 + t)^-kappa; None for the preset's.
+        decay: kappa of the same; None for the preset's.
         own_words: put a layer of repeated words below the topics, see `OwnWords`. `posterior_.token_perplexities`
             scores by it; `perplexity` and `score` are by the topics alone.
         start: a key of `starts.STARTS`.
@@ -64,10 +65,13 @@ class PRMETopicModel(FittedTopicModel):
         n_topics_used_: see `Posterior.num_topics_used`.
         history_: one record a pass; of the calls of `partial_fit`, the last 1,000.
         n_iter_: passes made; calls, for `partial_fit`.
-        n_features_in_, feature_names_in_: D, and the words where X had names.
-        model_, guide_, trainer_, posterior_: the Pyro model, its guide, and what drives and reads them. A pickle has
-            what was learned and the optimizer's state, but not the documents: it comes back without `trainer_`, and
-            `partial_fit` goes on.
+        n_features_in_: D.
+        feature_names_in_: the words, where X had names.
+        model_: the Pyro model.
+        guide_: its guide.
+        trainer_: what drives them. A pickle has what was learned and the optimizer's state, but not the documents: it
+            comes back without `trainer_`, and `partial_fit` goes on.
+        posterior_: what reads them.
     """
 
     trainer_: Trainer

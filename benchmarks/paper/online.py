@@ -95,7 +95,7 @@ def _by_seconds(ax: Any, points: list[dict], **look: Any) -> None:
 
 
 def figure(records: list[dict]) -> None:
-    """The four panels."""
+    """The four panels; models are told apart by colour and mark, so that a copy in grey can be read."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -103,6 +103,7 @@ def figure(records: list[dict]) -> None:
 
     fig, axes = plt.subplots(1, 4, figsize=(16, 3.8), layout="constrained")
     colours = {"prme": "#0b5f8a", "prme-scale": "#5e3c99", "diln": "#d95f02"}
+    marks = {"prme": "o", "prme-scale": "^", "diln": "s"}
     names = {"prme": "PRME", "prme-scale": "PRME, f in the scale", "diln": "DILN"}
     styles = dict(zip(KAPPAS, ("-", "--", ":"), strict=True))
     for r in (r for r in records if r.get("mode") == "online"):
@@ -112,8 +113,11 @@ def figure(records: list[dict]) -> None:
             [point["perplexity"] for point in points],
             color=colours[r["model"]],
             ls=styles[r["kappa"]],
+            marker=marks[r["model"]],
+            markevery=0.15,
+            ms=4,
         )
-    keys = [axes[0].plot([], [], color=colours[m], label=names[m])[0] for m in colours]
+    keys = [axes[0].plot([], [], color=colours[m], marker=marks[m], ms=4, label=names[m])[0] for m in colours]
     keys += [axes[0].plot([], [], color="black", ls=ls, label=rf"$\kappa$ = {k}")[0] for k, ls in styles.items()]
     for r, colour in zip(
         (r for r in records if r.get("mode") == "batch"), ("#bbbbbb", "#777777", "black"), strict=False
@@ -129,13 +133,15 @@ def figure(records: list[dict]) -> None:
     timed = [r for r in records if "milliseconds" in r]
     for i, r in enumerate(timed):
         bottom = 0.0
-        for part, colour in (("local", "#8da0cb"), ("global", "#fc8d62")):
+        for part, colour, hatch in (("local", "#8da0cb", ""), ("global", "#fc8d62", "///")):
             height = r["milliseconds"][part]
-            axes[2].bar(i, height, bottom=bottom, color=colour, label=part if i == 0 else None)
+            look = {"color": colour, "hatch": hatch, "edgecolor": "white", "label": part if i == 0 else None}
+            axes[2].bar(i, height, bottom=bottom, **look)
             bottom += height
     axes[2].set_xticks(range(len(timed)), [names[r["model"]].replace(", ", ",\n") for r in timed])
     for r in (r for r in records if r.get("kappa") == 0.75):
-        axes[3].plot(np.arange(1, 101), r["usage"], color=colours[r["model"]], label=names[r["model"]])
+        look = {"color": colours[r["model"]], "marker": marks[r["model"]], "markevery": 12, "ms": 4}
+        axes[3].plot(np.arange(1, 101), r["usage"], label=names[r["model"]], **look)
     axes[0].set(xlabel="documents seen", ylabel="perplexity", xscale="log", title="(a) online, by step size")
     axes[1].set(xlabel="seconds of training", ylabel="perplexity", xscale="log", title="(b) online against batch")
     axes[2].set(ylabel="milliseconds a batch of 500", title="(c) local and global updates")

@@ -137,7 +137,10 @@ def text(results: dict[str, Any]) -> str:
 
 
 def figure(results: dict[str, Any], path: Path) -> None:
-    """Perplexity against seconds of training, ours in full lines, peers with a point where they were scored."""
+    """Perplexity against seconds of training: ours in full lines, peers dashed with a mark where they were scored.
+
+    Each has a mark of its own, at the end of our lines too, so that a copy in grey can be read.
+    """
     import matplotlib
 
     matplotlib.use("agg")
@@ -152,9 +155,12 @@ def figure(results: dict[str, Any], path: Path) -> None:
         False: iter(plt.get_cmap("Dark2").colors),
         True: iter(("#08306b", "#2171b5", "#6baed6", "#9e1b32", "#e07b39")),
     }
+    marks = iter("os^DvPX*<>hpd")
     for peer in order:
         seconds, values = ([point[key] for point in peer["curve"]] for key in ("seconds", "perplexity"))
-        style = {"lw": 2.4, "ls": "-"} if peer["ours"] else {"lw": 1.5, "ls": "--", "marker": "."}
+        style: dict[str, Any] = {"lw": 1.5, "ls": "--", "ms": 4, "marker": next(marks)}
+        if peer["ours"]:
+            style |= {"lw": 2.4, "ls": "-", "ms": 8, "markevery": [-1]}
         beyond = " (above)" if best(peer["curve"]) > high else ""
         ax.plot(seconds, values, color=next(colours[peer["ours"]]), label=peer["label"] + beyond, **style)
     ax.set(xscale="log", ylim=(0.98 * low, high), xlabel="seconds of training", ylabel="held-out perplexity")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from generate import api, closed_forms, differences, measures, results, swaps
+from generate import api, closed_forms, differences, front, measures, results, swaps
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,6 +16,7 @@ def write(docs: Path) -> None:
     files = {docs / "api" / name: text for name, text in api.pages().items()}
     fragments = {
         "closed_forms.md": closed_forms.fragment(ROOT),
+        "front.md": front.fragment(ROOT),
         "measures.md": measures.table(),
         "results.md": results.page(ROOT),
         "swaps.md": swaps.fragment(),

@@ -6,7 +6,17 @@ import pkgutil
 from collections.abc import Iterator
 from types import ModuleType
 
+from sphinx.pycode import ModuleAnalyzer
+
 import pyro_prme
+
+#: Modules that stand first on the page of their folder: what most readers come for.
+FIRST: dict[str, tuple[str, ...]] = {
+    "models": ("prme", "diln", "topic_model", "factor_model", "count_rows", "real_rows", "priors"),
+    "inference": ("fit", "guide", "plan", "build", "trainer", "options", "gibbs"),
+    "corpora": ("corpus", "readers"),
+    "answers": ("posterior", "scores"),
+}
 
 #: The page of the modules that lie in no folder.
 ROOT = "package"
@@ -22,7 +32,10 @@ def modules_of(folder: str) -> list[ModuleType]:
     if folder == ROOT:
         names = [i.name for i in pkgutil.iter_modules(pyro_prme.__path__) if not i.ispkg and i.name[0] != "_"]
         return [importlib.import_module(f"pyro_prme.{name}") for name in names]
-    return list(_walk(f"pyro_prme.{folder}"))
+    first = [f"pyro_prme.{folder}.{name}" for name in FIRST.get(folder, ())]
+    found = {module.__name__: module for module in _walk(f"pyro_prme.{folder}")}
+    package = f"pyro_prme.{folder}"
+    return [found[name] for name in dict.fromkeys([package, *first, *found])]
 
 
 def _walk(name: str) -> Iterator[ModuleType]:
@@ -39,10 +52,31 @@ def first_sentence(thing: object) -> str:
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
+def members(module: ModuleType) -> list[str]:
+    """The public names that a module documents: those that `import pyro_prme` brings first, then by place."""
+    analyzer = ModuleAnalyzer.for_module(module.__name__)
+    analyzer.analyze()
+    place, documented = analyzer.tagorder, {name for scope, name in analyzer.attr_docs if not scope}
+    names = []
+    for name in getattr(module, "__all__", []):
+        thing = getattr(module, name)
+        defined = getattr(thing, "__module__", None) == module.__name__ and callable(thing)
+        if defined or name in documented:
+            names.append(name)
+    return sorted(names, key=lambda name: (name not in pyro_prme.__all__, place.get(name, 0)))
+
+
+def _directive(module: ModuleType, name: str) -> str:
+    thing = getattr(module, name)
+    kind = "class" if inspect.isclass(thing) else "function" if inspect.isroutine(thing) else "data"
+    return f".. auto{kind}:: {module.__name__}.{name}"
+
+
 def _section(module: ModuleType) -> str:
     """A heading and the module's docstrings; of a package, only its own: its names are shown where they are defined."""
-    option = "\n   :no-members:" if hasattr(module, "__path__") else ""
-    return f"## {module.__name__}\n\n```{{eval-rst}}\n.. automodule:: {module.__name__}{option}\n```\n"
+    shown = [] if hasattr(module, "__path__") else [_directive(module, name) for name in members(module)]
+    directives = "\n\n".join([f".. automodule:: {module.__name__}\n   :no-members:", *shown])
+    return f"## {module.__name__}\n\n```{{eval-rst}}\n{directives}\n```\n"
 
 
 def pages() -> dict[str, str]:

@@ -107,16 +107,34 @@ def printed(result: Any, script: Row) -> str:
     return f"{SPREAD}\n\n{script['table'](result)}\n"
 
 
+def columns(markdown: str, *names: str) -> str:
+    """Some columns of a Markdown table, in this order; rows that are empty in all but the first two are left out."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in markdown.splitlines()]
+    chosen = [lines[0].index(name) for name in names]
+    kept = [[line[i] for i in chosen] for line in lines]
+    rows = [row for i, row in enumerate(kept) if i < 2 or any(row[2:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def perplexities(result: Any, script: Row) -> str:
-    """The models at the paper's gamma0, and folded the same table with all settings."""
-    main = [run for run in result if run["gamma0"] == PAPERS_GAMMA0] or result
-    every = folded(
-        "All settings: other values of gamma0, topics as points, and the preset “predictive”", script["table"](result)
-    )
+    """The models at the paper's gamma0, a table a question; folded, one table with all settings."""
+    main = [run for run in result if run["gamma0"] == PAPERS_GAMMA0]
+    every = script["table"](result)
+    if not main:
+        return f"{SPREAD}\n\n{every}\n"
+    here = script["table"](main)
+    # The script has two columns called 10%: the second is that of the fit without f.
+    here = here.replace("| f = 0: 90% | 10% |", "| f = 0: 90% | f = 0: 10% |", 1)
+    models = columns(here, "corpus", "model", "90%", "paper, 90%", "50%", "10% observed")
+    without = columns(here, "corpus", "model", "f = 0: 90%", "90%", "f = 0: 10%", "10% observed")
+    without = "\n".join(line for line in without.splitlines() if "|  |" not in line)
     return (
         "Does the random function pay, with the paper's gamma0, at three shares of a document's words seen? PRME has "
         "it in the shape of the loadings, the library's form, unless a row says “in the scale”, which is the paper's. "
-        f"{SPREAD}\n\n{script['table'](main)}\n\n{every if len(main) < len(result) else ''}\n"
+        f"The paper's own figures stand beside ours. {SPREAD}\n\n{models}\n\n"
+        "How much of that is the function itself? The same fits, scored once more with f set to zero (the columns "
+        f"“f = 0”), beside the scores above.\n\n{without}\n\n"
+        + folded("All settings: other values of gamma0, topics as points, and the preset “predictive”", every)
     )
 
 
@@ -230,8 +248,30 @@ def section(path: Path, root: Path) -> str:
     return f"## {title}\n\n{about}{body}\n{source}.\n"
 
 
+#: What a section answers, for the list at the top of the page, by the name of its file.
+ASKED: dict[str, str] = {
+    "own_counts": "How good is the default, on short texts and on the Bible?",
+    "table1": "Does the random function pay, and how do our scores compare with the paper's?",
+    "peers_nyt": "How does it compare with gensim, scikit-learn, tomotopy and Pyro?",
+    "training_step": "How fast is a training step, and what is it spent on?",
+    "scaling": "How do time and memory grow?",
+    "conjugacy": "What do closed forms cost in a model of one's own?",
+    "architecture": "Do deeper and wider networks help?",
+    "online": "Online or batch?",
+    "swaps": "Does a swapped prior or likelihood win on data of its own kind?",
+    "choices": "How were the defaults chosen?",
+}
+
+
+def slug(title: str) -> str:
+    """The anchor of a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
 def page(root: Path) -> str:
-    """Markdown of the whole page."""
+    """Markdown of the whole page: the questions, and a section for each file."""
     order = {name: place for place, name in enumerate(KNOWN)}
     found = sorted(root.glob("benchmarks/**/results/*.json"), key=lambda p: (order.get(p.stem, len(order)), str(p)))
-    return "\n".join(section(path, root) for path in found)
+    there = {path.stem for path in found}
+    asked = [f"- [{text}](#{slug(KNOWN[name][0])})" for name, text in ASKED.items() if name in there]
+    return "\n".join(["\n".join(asked) + "\n" if asked else "", *(section(path, root) for path in found)]).lstrip("\n")

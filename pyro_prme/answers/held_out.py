@@ -70,7 +70,9 @@ def held_out_density(guide: ClosedFormGuide, *data: Any, draws: int = 200, seed:
     shares cost.
 
     Args:
-        guide, data, seed: see `held_out_bound`.
+        guide: see `held_out_bound`.
+        data: see `held_out_bound`.
+        seed: see `held_out_bound`.
         draws: S.
     """
     args = _checked(guide, data)

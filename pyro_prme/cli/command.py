@@ -168,11 +168,20 @@ def fit(
     if workers > 1 and not under_torchrun():
         again_with_workers(workers, without_option(sys.argv[1:], "--workers"))
     with working_together() as team, team_output(team):
-        _fit(corpus, vocab, out, settings, resume_run, team)
+        _fit(corpus, vocab, out, settings, resume_run, team, by_default=topics is None and not resume_run)
 
 
-def _fit(corpus: str, vocab: Path | None, out: Path, settings: dict[str, Any], resume_run: bool, team: Workers) -> None:
-    """Reads, fits and saves; then says how it went."""
+def _fit(
+    corpus: str,
+    vocab: Path | None,
+    out: Path,
+    settings: dict[str, Any],
+    resume_run: bool,
+    team: Workers,
+    *,
+    by_default: bool,
+) -> None:
+    """Reads, fits and saves; then says how it went. A number of topics by default is questioned where it is large."""
     documents = load_corpus(corpus, vocab=vocab)
     train, test = prepared(documents, settings, vocab)
     split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
@@ -180,6 +189,12 @@ def _fit(corpus: str, vocab: Path | None, out: Path, settings: dict[str, Any], r
     if common and settings["fit"]["stop_words"] is None:
         named = ", ".join(common[:3])
         echo(f"note: {named} are among the most frequent words: --stop-words english drops words like them", err=True)
+    most, few = settings["build"]["num_topics"], max(5, train.num_documents // 10)
+    if by_default and few < most // 2:
+        echo(
+            f"note: {train.num_documents} documents are few for {most} topics: --topics {few} is easier to read",
+            err=True,
+        )
     try:
         with stop_signals(), writing(team, out):
             same_for_all(team, train, settings)

@@ -84,7 +84,8 @@ class OneLineErrors(TyperGroup):
 def _sentence(error: Exception) -> str:
     usage = getattr(error, "format_message", None)  # of a wrong option and the like
     if usage is not None:
-        text = f"{usage()} (see prme --help)"
+        command = getattr(getattr(error, "ctx", None), "command_path", "prme")
+        text = f"{usage()} (see {command} --help)"
     elif isinstance(error, ValueError | OSError) and str(error):
         text = str(error)
     else:

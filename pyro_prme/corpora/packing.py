@@ -36,7 +36,8 @@ class Limits:
     """Which words are kept; see `Corpus.restrict`.
 
     Args:
-        min_df, max_df: numbers of documents, or shares of them.
+        min_df: smallest number of documents, or share of them, that hold a word.
+        max_df: largest number or share.
         stop_words: words to drop, or "english".
         max_words: of what is left, only those with most tokens.
     """
@@ -80,7 +81,9 @@ def pack_corpus(
     twice, first for the vocabulary.
 
     Args:
-        source, vocab, format: as for `load_corpus`.
+        source: as for `load_corpus`.
+        vocab: as for `load_corpus`.
+        format: as for `load_corpus`.
         out: the folder to make.
         limits: which words are kept.
         progress: show a bar; None shows it on a terminal only.

@@ -96,7 +96,8 @@ def kept_words(
         frequency: documents that hold each.
         tokens: gives the tokens of each; asked for only where `max_words` is given.
         documents: in all.
-        min_df, max_df: numbers of documents (int), or shares of them (float).
+        min_df: smallest number of documents (int), or share of them (float), that hold a word.
+        max_df: largest number or share.
         stop_words: words to drop.
         max_words: of what is left, only so many with most tokens.
     """

@@ -122,13 +122,21 @@ def build(
     """A model and its guide; the seed decides the networks' first weights, and the global random state is left alone.
 
     Args:
-        num_topics, vocab_size, num_documents: K, D and N.
+        num_topics: K, the largest number of topics.
+        vocab_size: D.
+        num_documents: N.
         model: a key of `MODELS`.
-        alpha, beta, gamma0, h_scale: see `PRME`.
+        alpha: concentration of the topics' weights.
+        beta: total shape of a document's loadings.
+        gamma0: Dirichlet parameter of the topics.
+        h_scale: standard deviation of h.
         embedding_dim: length of h and of ell.
         encoder: "topics" (`TopicEncoder`) or "words" (`BagOfWordsEncoder`, as the paper).
-        encoder_hidden, decoder_hidden: widths of the hidden layers; a decoder without any is a `LinearDecoder`.
-        batch_norm, residual, word_dropout: see `networks`.
+        encoder_hidden: widths of the encoder's hidden layers.
+        decoder_hidden: widths of the decoder's; without any it is a `LinearDecoder`.
+        batch_norm: whether layers normalise their batch, see `Stack`.
+        residual: whether layers are added to their input, see `Stack`.
+        word_dropout: see `BagOfWordsEncoder`.
         form: a key of `FORMS`, for the model "prme".
         topics: one of `TOPICS`.
         loadings: a key of `LOADINGS`; topics without own counts have their own way, whatever is given.

@@ -38,7 +38,8 @@ class FitOptions:
         batch_size: rows of a `Data` object a step; all at once if None.
         starts: fit from so many starts, and keep the one with the largest bound.
         learning_rate: of Adam, for what gradients move.
-        delay, decay: the natural step t has the rate (delay + t)^-decay where batches or draws make it noisy; else 1.
+        delay: the natural step t has the rate (delay + t)^-decay where batches or draws make it noisy; else 1.
+        decay: how fast that rate falls, see `delay`.
         bound_draws: runs over which the final bound is averaged where values are drawn.
         seed: decides starts, order and draws; the global random state is left alone.
         progress: show a bar; None shows it on a terminal only.

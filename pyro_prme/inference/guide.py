@@ -93,7 +93,8 @@ class ClosedFormGuide(PyroModule):
         """Which site is updated how, and why; made on the first call and kept.
 
         Args:
-            args, kwargs: what the model is called with.
+            args: what the model is called with, by position.
+            kwargs: the same by name.
         """
         if self._planned is None:
             with alone(), evaluating(self.model):
@@ -327,7 +328,8 @@ class _Guided(Messenger):
 
     Args:
         claims: which hold the sites.
-        args, kwargs: what the model is called with.
+        args: what the model is called with, by position.
+        kwargs: the same by name.
     """
 
     def __init__(self, claims: tuple[Claim, ...], args: tuple, kwargs: Mapping[str, Any]) -> None:

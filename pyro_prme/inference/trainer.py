@@ -43,7 +43,8 @@ class TrainOptions:
         learning_rate: of Adam, for what gradients move and has no rate of its own.
         weight_decay: of Adam, likewise.
         gradient_steps: gradient steps after an E-step.
-        delay, decay: t0 and kappa.
+        delay: t0, steps that the rate starts after.
+        decay: kappa, how fast the rate falls.
         seed: decides the order of rows and all noise.
     """
 

@@ -26,7 +26,8 @@ class PoissonRows(FactorModel):
 
     Args:
         factors: "dirichlet" for theta_k ~ Dir(gamma0), "gamma" for theta_kd ~ Gamma(gamma0, rate = gamma0 D).
-        args, kwargs: of the class that this one goes before.
+        args: of the class that this one goes before, by position.
+        kwargs: of the class that this one goes before, by name.
     """
 
     def __init__(self, *args: Any, factors: str = "dirichlet", **kwargs: Any) -> None:
@@ -56,7 +57,8 @@ class PoissonPRME(PoissonRows, PRME):
     start of `Trainer`.
 
     Args:
-        args, kwargs: see `PoissonRows` and `PRME`.
+        args: by position, see `PoissonRows` and `PRME`.
+        kwargs: by name, see `PoissonRows` and `PRME`.
     """
 
 
@@ -71,7 +73,8 @@ class NegativeBinomialRows(PoissonRows):
 
     Args:
         factors: see `PoissonRows`; Dirichlet factors have no closed form beside G.
-        args, kwargs: see `PoissonRows`.
+        args: by position, see `PoissonRows`.
+        kwargs: by name, see `PoissonRows`.
     """
 
     def __init__(self, *args: Any, factors: str = "gamma", **kwargs: Any) -> None:
@@ -105,5 +108,6 @@ class NegativeBinomialPRME(NegativeBinomialRows, PRME):
     of cells and of loadings are kept apart, and the bound then favours a smaller spread.
 
     Args:
-        args, kwargs: see `NegativeBinomialRows` and `PRME`.
+        args: by position, see `NegativeBinomialRows` and `PRME`.
+        kwargs: by name, see `NegativeBinomialRows` and `PRME`.
     """

@@ -31,7 +31,8 @@ class CovariatePRME(PRME):
     Args:
         metadata: x, a table of numbers, shape (N, Q).
         effect_scale: s.
-        args, kwargs: see `PRME`.
+        args: by position, see `PRME`.
+        kwargs: by name, see `PRME`.
     """
 
     metadata: Tensor

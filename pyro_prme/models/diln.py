@@ -25,7 +25,8 @@ class DILN(TopicModel):
     site ell, and m and S are fitted by their closed forms. The site f has shape (B, 1 | K).
 
     Args:
-        args, kwargs: see `TopicModel`.
+        args: by position, see `TopicModel`.
+        kwargs: by name, see `TopicModel`.
     """
 
     mean: Tensor

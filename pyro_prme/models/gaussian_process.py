@@ -33,9 +33,11 @@ class GaussianProcessPRME(EmbeddedTopics):
     topics go together is recovered there too. The length scale is told from the scale of ell by its prior alone.
 
     Args:
-        amplitude, length_scale: s and lambda, where learning starts.
+        amplitude: s, where learning starts.
+        length_scale: lambda, where learning starts.
         nugget: epsilon.
-        args, kwargs: see `EmbeddedTopics`.
+        args: by position, see `EmbeddedTopics`.
+        kwargs: by name, see `EmbeddedTopics`.
     """
 
     def __init__(

@@ -44,7 +44,8 @@ class PitmanYorSticks(TopicModel):
 
     Args:
         discount: d, at least 0 and below 1, or a prior of it; 0 is the paper's prior.
-        args, kwargs: see `TopicModel`.
+        args: by position, see `TopicModel`.
+        kwargs: by name, see `TopicModel`.
     """
 
     discount: float | Tensor
@@ -91,7 +92,8 @@ class LogNormalLoadings(TopicModel):
 
     Args:
         spread: s.
-        args, kwargs: see `TopicModel`.
+        args: by position, see `TopicModel`.
+        kwargs: by name, see `TopicModel`.
     """
 
     def __init__(self, *args: Any, spread: float = 1.0, **kwargs: Any) -> None:

@@ -30,7 +30,8 @@ class EmbeddedTopics(TopicModel):
     Sites and shapes (batch | event): those of `TopicModel`, and ell (K | ell_dim).
 
     Args:
-        args, kwargs: see `TopicModel`.
+        args: by position, see `TopicModel`.
+        kwargs: by name, see `TopicModel`.
         ell_dim: length of a place.
         ell_scale: its prior standard deviation (the paper's b is a variance), or a prior of it.
     """
@@ -74,7 +75,8 @@ class PRME(EmbeddedTopics):
     C and X (E) over the batch's entries.
 
     Args:
-        args, kwargs: see `TopicModel` and `EmbeddedTopics`.
+        args: by position, see `TopicModel` and `EmbeddedTopics`.
+        kwargs: by name, see `TopicModel` and `EmbeddedTopics`.
         h_dim: length of the documents' embeddings.
         h_scale: their prior standard deviation (the paper's a is a variance), or a prior of it.
         decoder: module that maps (h, ell) to the mean and variance of f, each (B, K).

@@ -29,7 +29,8 @@ class GaussianRows(FactorModel):
 
     Args:
         theta_scale: s.
-        args, kwargs: of the class that this one goes before.
+        args: of the class that this one goes before, by position.
+        kwargs: of the class that this one goes before, by name.
     """
 
     def __init__(self, *args: Any, theta_scale: float = 1.0, **kwargs: Any) -> None:
@@ -69,7 +70,8 @@ class GaussianPRME(GaussianRows, PRME):
     the priors alone.
 
     Args:
-        args, kwargs: see `GaussianRows` and `PRME`.
+        args: by position, see `GaussianRows` and `PRME`.
+        kwargs: by name, see `GaussianRows` and `PRME`.
     """
 
 
@@ -98,5 +100,6 @@ class BinaryPRME(BinaryLoadings, GaussianRows, PRME):
     that merge or split features, with a smaller tau.
 
     Args:
-        args, kwargs: see `GaussianRows` and `PRME`.
+        args: by position, see `GaussianRows` and `PRME`.
+        kwargs: by name, see `GaussianRows` and `PRME`.
     """

@@ -50,7 +50,8 @@ def simulate_corpus(
     Args:
         model: a `TopicModel` that draws words.
         lengths: tokens of each document.
-        seed, given: see `simulate`.
+        seed: see `simulate`.
+        given: values of sites, see `simulate`.
 
     Returns:
         Counts, shape (N, D), and the value of every site; without any words there are no C and X.

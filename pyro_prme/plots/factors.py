@@ -23,7 +23,7 @@ def plot_factors(posterior: Posterior, rows: Rows, *, axes: Sequence[Axes] | Non
     .. math:: E[X_{nd}] = \textstyle\sum_k E[Z_{nk}]\, E[\theta_{kd}]
 
     Factors are rows, those with the largest part in the data first; rows of the data are sorted by the factor with the
-    largest part in them.
+    largest part in them. Where factors may be negative, a minus stands in the cells that are clearly so.
 
     Args:
         posterior: of a factor model such as `PoissonPRME`.
@@ -66,6 +66,8 @@ def _image(ax: Axes, values: np.ndarray, label: str) -> None:
     signed, top = bool((values < 0).any()), float(np.abs(values).max())
     low, colours = (-top, common.DIVERGING) if signed else (0.0, "viridis")
     image = ax.imshow(values, aspect="auto", interpolation="nearest", cmap=colours, vmin=low, vmax=top)
+    if signed:
+        common.mark_negative(ax, values, -top / 4, top)
     ax.figure.colorbar(image, ax=ax, label=label)
 
 

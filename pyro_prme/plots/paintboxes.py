@@ -68,7 +68,8 @@ def plot_paintboxes(
             between documents. Neighbouring boxes correlate.
         documents: rows of the corpus to show; default `num_documents` that use the shown topics most, at places where
             these are strong and far from one another. An empty list shows none.
-        num_topics, num_documents: see above.
+        num_topics: how many salient topics to show, where `topics` is not given.
+        num_documents: how many documents to show, where `documents` is not given.
         num_words: top words written into each box.
         by: how words are ranked, see `Posterior.top_words`; "frex" prefers words that tell topics apart.
         limit: half the side of the square of (x, y).

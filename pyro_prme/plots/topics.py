@@ -128,8 +128,7 @@ def plot_correlations(
     side, given = max(0.17 * len(chosen) + 1.2, 3.4), ax is not None
     ax = common.new_axes(ax, side + 0.07 * max(map(len, names)) + 1.2, side)
     image = ax.imshow(matrix, cmap=common.DIVERGING, vmin=-1, vmax=1, interpolation="nearest")
-    y, x = np.nonzero(matrix < -0.25)
-    ax.scatter(x, y, s=10, marker="_", lw=0.8, c=np.where(matrix[y, x] < -0.5, "white", "black"))
+    common.mark_negative(ax, matrix, -0.25, 1.0)
     ends = (-0.5, len(chosen) - 0.5)
     ax.set(xlabel="topic", xlim=ends, ylim=ends[::-1])
     ax.set_xticks(range(len(chosen)), [str(k) for k in chosen], rotation=90)
@@ -161,7 +160,14 @@ def plot_correlation_graph(
     A node's area is the topic's usage. In axes of yours, labels shrink to the distance of two topics.
 
     Args:
-        posterior, corpus, topics, kind, num_topics, num_words, by, ax: see `plot_correlations`.
+        posterior: of a fitted model; an HDP has only kind="posterior".
+        corpus: documents over which to correlate.
+        topics: which to show, see `plot_correlations`.
+        kind: "function" or "posterior".
+        num_topics: how many to show, where `topics` is not given.
+        num_words: top words in a topic's label.
+        by: how words are ranked.
+        ax: axes to draw into.
         num_edges: how many of the strongest correlations to draw.
 
     Example:

@@ -47,7 +47,8 @@ class SavedRun:
     """A fitted model as it was saved.
 
     Args:
-        model, guide: ready to be asked.
+        model: ready to be asked.
+        guide: ready to be asked.
         settings: see `settings_of`.
         vocabulary: the D words.
         history: one record an epoch.
@@ -193,7 +194,8 @@ def resume(
 
     Args:
         folder: of the run.
-        counts, vocabulary: the corpus that the run was started on.
+        counts: of the corpus that the run was started on.
+        vocabulary: of that corpus.
         workers: with which this process goes on, as many as before or not.
     """
     folder = Path(folder)

@@ -238,6 +238,14 @@ def test_stop_words_on_top_are_pointed_out_with_the_option(tmp_path):
     assert "note:" not in prme("fit", texts, "--out", tmp_path / "two", *options, "--stop-words", "english").stderr
 
 
+def test_many_topics_by_default_for_few_documents_are_pointed_out(tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"cat dog fish number {'x' * (n % 5 + 1)}\n" for n in range(120)))
+    note = "note: 120 documents are few for 100 topics: --topics 12 is easier to read"
+    assert note in " ".join(prme("fit", texts, "--out", tmp_path / "one", "--epochs", 1).stderr.split())
+    assert "few for" not in prme("fit", texts, "--out", tmp_path / "two", "--epochs", 1, "--topics", 60).stderr
+
+
 def test_a_path_with_nothing_there_is_said_first(files, monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("a corpus was read")
@@ -268,6 +276,7 @@ def test_wrong_usage_has_code_2():
     assert "CORPUS" in error_of("fit", code=2)
     assert "nope" in error_of("nope", code=2)
     assert "--speed" in error_of("info", "kjv", "--speed", "3", code=2)
+    assert error_of("fit", "kjv", code=2).rstrip().endswith("(see prme fit --help)")
 
 
 WRONG_OPTIONS = [

@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md"]
 sys.path.append(str(DOCS))
 
-from generate import api, closed_forms, measures, results  # noqa: E402
+from generate import api, closed_forms, front, measures, results  # noqa: E402
 
 from .test_swap_example import counts_and_words  # noqa: E402
 
@@ -145,6 +145,63 @@ def test_numbers_of_the_results_page_come_from_files(tmp_path: Path) -> None:
     assert "| a | 0.1235 |" in text
     typed = set(re.findall(r"[\d.]*\d", text)) - {"0.3", "2", "1235.2", "2345.6", "3456.7", "0", "89", "0.1235"}
     assert typed == {"1", "90", "50", "10"}  # "Table 1", and the shares of words in the headings of its columns
+
+
+def test_the_papers_column_stands_beside_ours_and_each_table_answers_one_question() -> None:
+    text = results.page(ROOT)
+    part = text[text.index("## Held-out perplexity") :].split("<details>")[0]
+    tables = re.findall(r"(?:^\|.*\n)+", part, re.MULTILINE)
+    assert [table.splitlines()[0] for table in tables] == [
+        "| corpus | model | 90% | paper, 90% | 50% | 10% observed |",
+        "| corpus | model | f = 0: 90% | 90% | f = 0: 10% | 10% observed |",
+    ]
+    assert re.search(r"^\| nyt \| HDP \| [\d.]+ \(\d+\) \| 2437 \|", tables[0], re.MULTILINE)
+    assert "|  |" not in tables[1]
+    runs = json.loads((ROOT / "benchmarks" / "paper" / "results" / "table1.json").read_text(encoding="utf-8"))
+    plain = [r for r in runs if (r["corpus"], r["model"], r["gamma0"]) == ("nyt", "prme", 0.2)]
+    score = sum(r["perplexity_without_f"]["0.1"] for r in plain) / len(plain)
+    row = next(line for line in tables[1].splitlines() if line.startswith("| nyt | PRME |"))
+    assert row.split("|")[5].split()[0] == f"{score:.1f}", "the fit without f, at 10%"
+
+
+def test_the_list_of_questions_leads_to_sections_that_are_there() -> None:
+    text = results.page(ROOT)
+    headings = {results.slug(line.removeprefix("## ")) for line in text.splitlines() if line.startswith("## ")}
+    asked = re.findall(r"^- \[[^]]+\?\]\(#([^)]+)\)$", text, re.MULTILINE)
+    assert len(asked) == len(results.ASKED)
+    assert set(asked) <= headings
+
+
+def test_the_first_page_says_what_the_benchmarks_wrote(tmp_path: Path) -> None:
+    scores = {("hdp", 10): 900.0, ("hdp", 20): 800.0, ("prme", 20): 700.0, ("prme", 40): 1.0}
+    runs = [
+        {
+            "corpus": "snippets",
+            "part": "test",
+            "model": m,
+            "epoch": e,
+            "seed": s,
+            "perplexity": {"0.1": x + 2 * s},
+        }
+        for (m, e), x in scores.items()
+        for s in (0, 1)
+    ]
+    other = {"corpus": "snippets", "part": "valid", "model": "prme", "epoch": 20, "seed": 0, "perplexity": {"0.1": 5.0}}
+    sentence = front.quality([*runs, other])
+    assert "**701** against 801" in sentence
+    assert "over 2 seeds" in sentence
+
+
+def test_the_api_begins_with_what_most_readers_come_for() -> None:
+    modules = [module.__name__ for module in api.modules_of("models")]
+    assert modules[:2] == ["pyro_prme.models", "pyro_prme.models.prme"]
+    assert sorted(modules) == sorted(set(modules))
+    for folder, names in api.FIRST.items():
+        assert {f"pyro_prme.{folder}.{name}" for name in names} <= {m.__name__ for m in api.modules_of(folder)}
+    names = api.members(importlib.import_module("pyro_prme.models.prme"))
+    assert names[0] == "PRME"
+    assert names[-1] == "EmbeddedTopics", "a base class that nobody calls comes last"
+    assert api.members(importlib.import_module("pyro_prme.models.topic_model"))[-1] == "Plates"
 
 
 def test_every_table_of_the_results_has_a_sentence_above_it_and_goals_are_folded() -> None:

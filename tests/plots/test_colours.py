@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from pyro_prme.plots import style
 from pyro_prme.plots._common import DIVERGING, MARKERS, OKABE_ITO
 
 from .colour_vision import MATRICES, encoded, lab, linear, pictures, seen, sheet
@@ -57,3 +58,24 @@ def test_a_sheet_has_four_versions(tmp_path):
     assert page.shape == (60, 80, 3)
     assert np.ptp(page[10, 60]) == 0  # in grey
     assert len({tuple(page[y, x]) for y in (10, 40) for x in (10, 60)}) == 4
+
+
+def test_the_style_of_the_course_has_a_dash_a_mark_and_a_hatch_for_each_colour():
+    import matplotlib.pyplot as plt
+
+    looks = (style.COLOURS, style.STYLES, style.MARKS, style.HATCHES)
+    assert [len(set(look)) for look in looks] == [4, 4, 4, 4]
+    with mpl.rc_context():
+        style.use_style(dpi=123)
+        assert plt.rcParams["figure.dpi"] == 123
+        assert not plt.subplots()[1].spines["top"].get_visible()
+
+
+def test_a_minus_stands_where_values_are_clearly_negative():
+    import matplotlib.pyplot as plt
+
+    ax = plt.subplots()[1]
+    style.mark_negative(ax, np.array([[1.0, -0.2, -0.3], [-0.9, 0.0, 0.9]]), -0.25, 1.0)
+    (marks,) = ax.collections
+    assert [tuple(place) for place in marks.get_offsets()] == [(2, 0), (0, 1)]
+    assert marks.get_facecolors()[:, 0].tolist() == [0.0, 1.0]  # white on the dark one

@@ -43,6 +43,9 @@ def test_panels_show_the_posterior_means(tmp_path):
     np.testing.assert_allclose(mean, (Z @ theta).ravel())
     low, high = factors.images[0].get_clim()
     assert low == -high, "real-valued factors have colours to either side of zero"
+    y, x = np.nonzero(theta[order] < -high / 4)
+    marked = [tuple(place) for marks in factors.collections for place in marks.get_offsets()]
+    assert sorted(marked) == sorted(zip(x, y, strict=True)), "a minus shows the sign in grey"
     same_image(factors, "factors", tmp_path)
     with pytest.raises(ValueError, match="may be negative and are no topics"):
         posterior.topics()

@@ -31,7 +31,7 @@ PLAYS: dict[str, int] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Play:
     """A picture to play with; a notebook shows it as the value of a cell.
 
@@ -42,6 +42,9 @@ class Play:
 
     html: str
     height: int
+
+    def __repr__(self) -> str:
+        return "A picture to play with, for a notebook; write_plays makes a page of it."
 
     def _repr_html_(self) -> str:
         page = html.escape(self.html, quote=True)

@@ -73,7 +73,8 @@ class BagOfWordsEncoder(nn.Module):
         vocab_size: D.
         h_dim: length of h.
         hidden: widths of the hidden layers; empty for a linear g.
-        batch_norm, residual: see `Stack`.
+        batch_norm: whether layers normalise their batch, see `Stack`.
+        residual: whether layers are added to their input, see `Stack`.
         word_dropout: largest share of a document's tokens that g does not see in training (the E-step sees all).
             Without it g overfits long before the topics do.
         sparse: give the first layer's weights a sparse gradient, with rows for the words of the batch alone. The
@@ -122,7 +123,11 @@ class TopicEncoder(nn.Module):
 
     Args:
         num_topics: K.
-        h_dim, hidden, batch_norm, residual, word_dropout: see `BagOfWordsEncoder`.
+        h_dim: length of h.
+        hidden: widths of the hidden layers.
+        batch_norm: see `BagOfWordsEncoder`.
+        residual: see `BagOfWordsEncoder`.
+        word_dropout: see `BagOfWordsEncoder`.
     """
 
     topics_site: str | None = "theta"

@@ -160,10 +160,13 @@ class Decoder(RandomFunction):
 
     Args:
         num_topics: K.
-        h_dim, ell_dim: lengths of h and ell.
+        h_dim: length of h.
+        ell_dim: length of ell.
         hidden: widths of the hidden layers.
-        batch_norm, residual: see `Stack`.
-        max_mean, max_variance: see `RandomFunction`.
+        batch_norm: whether layers normalise their batch, see `Stack`.
+        residual: whether layers are added to their input, see `Stack`.
+        max_mean: bound of the mean of f, see `RandomFunction`.
+        max_variance: bound of its variance, see `RandomFunction`.
     """
 
     def __init__(
@@ -210,8 +213,10 @@ class LinearDecoder(RandomFunction):
 
     Args:
         num_topics: K.
-        h_dim, ell_dim: lengths of h and ell.
-        max_mean, max_variance: see `RandomFunction`.
+        h_dim: length of h.
+        ell_dim: length of ell.
+        max_mean: bound of the mean of f, see `RandomFunction`.
+        max_variance: bound of its variance, see `RandomFunction`.
     """
 
     def __init__(
