@@ -63,6 +63,9 @@ class Factors:
             return self.elsewhere[name]()
         natural, known = self.natural[name], self._known.get(name)
         if known is None or known[0] is not natural:
+            if known is not None:  # their memory is needed for the new ones
+                self.program.forget(self._known.pop(name)[1])
+                known = None
             known = natural, self.program.families[name].means(natural)
             self._known[name] = known
         return known[1]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyro_prme.conjugacy.contraction import Memory, contract
+from pyro_prme.conjugacy.contraction import LARGE, Memory, contract
 from pyro_prme.conjugacy.families import Family, Request, Statistics
 from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, take, taken_indices
 from pyro_prme.conjugacy.refusal import Refused
@@ -128,7 +128,8 @@ class CompiledTerm:
             carried = {i for _, indices in rest for i in indices}
             kept = tuple(i for i in own if i in carried)
             slope = _scaled_product(self.coefficient, rest, kept, memory, keys)
-            out.append(Message(operand.statistic, slope, kept, own, operand.entries))
+            fresh = slope.numel() >= LARGE and len(rest) > 1 and not (memory is not None and memory.holds(slope))
+            out.append(Message(operand.statistic, slope, kept, own, operand.entries, fresh))
         return out
 
     def _message_through_bound(self, name: str, statistics: Mapping[str, Statistics]) -> list[Message]:
@@ -167,6 +168,7 @@ class Message(NamedTuple):
         kept: names of the slope's dimensions.
         own: names that the statistic had in the term; the slope is constant along those that are not kept.
         entries: where in the statistic.
+        fresh: whether nobody else has the slope's memory, which may then be written to.
     """
 
     statistic: str
@@ -174,6 +176,7 @@ class Message(NamedTuple):
     kept: Indices | None
     own: Indices | None
     entries: tuple[Any, ...] | None
+    fresh: bool = False
 
 
 class CompiledBound:

@@ -7,7 +7,7 @@ statistic of the data, such as sums of a column within each class, compute it on
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,10 +17,11 @@ from torch import Tensor
 
 from pyro_prme.conjugacy.indices import Index, Indices, laid_along
 
-__all__ = ["Memory", "contract"]
+__all__ = ["LARGE", "Memory", "contract"]
 
 Operand = tuple[Tensor, Indices]
 
+LARGE = 100_000  # numbers in a tensor from which on new memory costs more than looking for some that is free
 _SHRINKS = 4  # a result is remembered if it is so many times smaller than the larger of what it was made from
 
 
@@ -34,6 +35,19 @@ class Memory:
         """The result of a step on the same two tensors."""
         known = self._known.get(key)
         return known[2] if known is not None and known[0] is a and known[1] is b else None
+
+    def forget(self, gone: Iterable[Tensor]) -> None:
+        """Lets go of large tensors that will not come again, and of what was made from them."""
+        large = [t for t in gone if t.numel() >= LARGE]
+        if large:
+            stale = [k for k, (a, b, _) in self._known.items() if any(a is t or b is t for t in large)]
+            for key in stale:
+                del self._known[key]
+
+    def holds(self, result: Tensor) -> bool:
+        """Whether a tensor is a remembered result, or looks into one."""
+        where = result.untyped_storage().data_ptr()
+        return any(kept[0].untyped_storage().data_ptr() == where for _, _, kept in self._known.values())
 
     def keep(self, key: Hashable, a: Tensor, b: Tensor, result: Operand) -> None:
         """Remembers a result that is much smaller than what it was made from, unless it carries a graph."""
@@ -62,6 +76,7 @@ def contract(
     if not left:
         return torch.ones(())
     wanted = tuple(out)
+    left = [_summed_alone(left, n, wanted, memory) for n in range(len(left))]
     for step in _order(left, wanted):
         chosen = [left[n] for n in step]
         left = [operand for n, operand in enumerate(left) if n not in step]
@@ -72,10 +87,25 @@ def contract(
             chosen.append(_pair(a, b, inside, memory))
         left.append(chosen[0])
     tensor, own, _ = left[0]
-    gone = [d for d, i in enumerate(own) if i not in wanted]
-    if gone:
-        tensor, own = tensor.sum(gone), tuple(i for i in own if i in wanted)
     return tensor.permute([own.index(i) for i in wanted]) if own != wanted else tensor
+
+
+def _summed_alone(
+    operands: list[tuple[Tensor, Indices, Any]], place: int, out: Indices, memory: Memory | None
+) -> tuple[Tensor, Indices, Any]:
+    """An operand, summed over the indices that nothing else carries."""
+    tensor, own, key = operands[place]
+    others = {i for n, (_, indices, _) in enumerate(operands) if n != place for i in indices}
+    gone = [d for d, i in enumerate(own) if i not in others and i not in out]
+    if not gone:
+        return operands[place]
+    kept = tuple(i for d, i in enumerate(own) if d not in gone)
+    sum_key = None if key is None or memory is None else ("sum", key, tuple(gone))
+    known = memory.look_up(sum_key, tensor, tensor) if memory is not None and sum_key is not None else None
+    result = known[0] if known is not None else tensor.sum(gone)
+    if memory is not None and sum_key is not None and known is None:
+        memory.keep(sum_key, tensor, tensor, (result, kept))
+    return result, kept, sum_key
 
 
 def _order(operands: list[tuple[Tensor, Indices, Any]], out: Indices) -> list[tuple[int, ...]]:
@@ -122,8 +152,12 @@ def _multiplied(a: Tensor, own_a: Indices, b: Tensor, own_b: Indices, kept: Indi
         order = own_a if math.prod(a.shape) >= math.prod(b.shape) else own_b
         indices = (*order, *(i for i in kept if i not in order))
         return laid_along(a, own_a, indices) * laid_along(b, own_b, indices), indices
-    first, second = (own_a, own_b) if a.numel() >= b.numel() else (own_b, own_a)
-    kept = tuple(i for i in dict.fromkeys((*first, *second)) if i in kept)  # in memory as the larger one is
+    if a.numel() < b.numel():
+        a, own_a, b, own_b = b, own_b, a, own_a
+    kept = tuple(i for i in dict.fromkeys((*own_a, *own_b)) if i in kept)  # in memory as the larger one is
+    if math.prod(i.size for i in kept) < b.numel():  # a sum over long columns: the fewer ones first, twice as fast
+        a, own_a, b, own_b = b, own_b, a, own_a
+        kept = tuple(i for i in dict.fromkeys((*own_a, *own_b)) if i in kept)
     numbers = {i: opt_einsum.get_symbol(n) for n, i in enumerate(dict.fromkeys((*own_a, *own_b)))}
     spec = ",".join("".join(numbers[i] for i in own) for own in (own_a, own_b))
     return torch.einsum(f"{spec}->{''.join(numbers[i] for i in kept)}", a, b), kept

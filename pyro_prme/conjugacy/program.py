@@ -92,6 +92,10 @@ class Program:
             sums[message.statistic].add(message)
         return {key: part.result(like[key]) for key, part in sums.items()}
 
+    def forget(self, statistics: Statistics) -> None:
+        """Lets go of what was computed from statistics that have been replaced."""
+        self._memory.forget(statistics.values())
+
     def children(self, name: str) -> list[str]:
         """Sites other than its own in whose density a variable occurs."""
         return [s for s, (_, terms) in self.parts.items() if s != name and any(name in t.names for t in terms)]
@@ -145,43 +149,54 @@ class _Sum:
 
     def __init__(self, shape: torch.Size) -> None:
         self.shape = shape
-        self._laid: dict[Any, tuple[Tensor, Message]] = {}
+        self._laid: dict[Any, tuple[Tensor, Message, bool]] = {}  # a sum, its layout, and whether it is ours to write to
 
     def add(self, message: Message) -> None:
         """Adds a message to those of the same layout."""
         key = None if message.kept is None else (frozenset(message.kept), tuple(map(id, message.entries or ())))
         known = self._laid.get(key)
         if known is None:
-            self._laid[key] = (message.slope, message)
+            self._laid[key] = (message.slope, message, message.fresh)
             return
-        before, first = known
+        before, first, ours = known
         if first.kept is not None and message.kept != first.kept:
             order = [message.kept.index(i) for i in first.kept]  # type: ignore[union-attr]
             message = message._replace(slope=message.slope.permute(order))
-        self._laid[key] = (before + message.slope, first)
+        total, _ = _added(before, ours, message.slope, message.fresh)
+        self._laid[key] = (total, first, True)
 
     def result(self, like: Tensor) -> Tensor:
         """The sum, of the statistic's shape."""
-        parts = [self._placed(slope, message) for slope, message in self._laid.values()]
+        parts = [self._placed(*laid) for laid in self._laid.values()]
         if not parts:
             return torch.zeros((), dtype=like.dtype).expand(self.shape)
-        parts.sort(key=lambda part: part.numel())  # the small ones first, so that large tensors are passed over once
-        out, is_own = parts[0], False
-        for part in parts[1:]:
-            fits = is_own and not out.requires_grad and torch.broadcast_shapes(out.shape, part.shape) == out.shape
-            out = out.add_(part) if fits and not part.requires_grad else out + part
-            is_own = True
+        parts.sort(key=lambda part: part[0].numel())  # the small ones first, so that large tensors are passed over once
+        out, ours = parts[0]
+        for part, also_ours in parts[1:]:
+            out, ours = _added(out, ours, part, also_ours)
         return out.expand(self.shape) if out.shape != self.shape else out
 
-    def _placed(self, slope: Tensor, message: Message) -> Tensor:
+    def _placed(self, slope: Tensor, message: Message, ours: bool) -> tuple[Tensor, bool]:
+        """A slope along the statistic's dimensions, and whether it is ours to write to."""
         if message.kept is None or message.own is None or message.entries is None:
-            return slope
+            return slope, ours
         own, kept = message.own, message.kept
         plain = all(isinstance(e, Index) for e in message.entries) and len(set(own)) == len(message.entries)
         if plain:  # broadcast later: dimensions of size one where the slope is constant
-            return laid_along(slope, kept, own)
+            return laid_along(slope, kept, own), ours
         whole = laid_along(slope, kept, own).expand([i.size for i in own])
-        return put(whole, own, message.entries, self.shape)
+        return put(whole, own, message.entries, self.shape), False
+
+
+def _added(a: Tensor, a_is_ours: bool, b: Tensor, b_is_ours: bool) -> tuple[Tensor, bool]:
+    """The sum, written to one of the two where that is allowed: new memory costs more than the addition."""
+    if not a.requires_grad and not b.requires_grad:
+        shape = torch.broadcast_shapes(a.shape, b.shape)
+        if a_is_ours and shape == a.shape:
+            return a.add_(b), True
+        if b_is_ours and shape == b.shape:
+            return b.add_(a), True
+    return a + b, True
 
 
 def compile_program(
