@@ -6,7 +6,8 @@ knows of topics, and it can be used alone: open it to see what is found in a mod
 """
 
 from pyro_prme.conjugacy.ascent import Ascent, Factors
+from pyro_prme.conjugacy.grouping import Grouping, find_groups
 from pyro_prme.conjugacy.program import Program
 from pyro_prme.conjugacy.structure import Structure, find_structure
 
-__all__ = ["Ascent", "Factors", "Program", "Structure", "find_structure"]
+__all__ = ["Ascent", "Factors", "Grouping", "Program", "Structure", "find_groups", "find_structure"]

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.conjugacy.families import Natural, Statistics
+from pyro_prme.conjugacy.families import Group, Natural, Statistics
+from pyro_prme.conjugacy.families.group import Conditionals
 from pyro_prme.conjugacy.program import Program
 from pyro_prme.conjugacy.structure import Structure
 
@@ -96,6 +97,19 @@ class Factors:
         """The weighted entropy of a factor."""
         return self.program.entropy(name, self.natural[name], self.statistics()[name])
 
+    def entropy_at(self, site: str) -> Tensor:
+        """What a site's factor adds to the bound; that of a group is counted at its first site."""
+        unit = self.program.unit_of(site)
+        if unit not in self.natural or self.program.sites_of(unit)[0] != site:
+            return torch.zeros(())
+        return self.entropy(unit)
+
+    def conditionals(self, site: str) -> Conditionals | None:
+        """The factor of the group of a site, as distributions of one site after the other; None if it is in none."""
+        unit = self.program.unit_of(site)
+        family = self.program.families.get(unit)
+        return family.conditionals(self.natural[unit]) if isinstance(family, Group) else None
+
     def entropies(self) -> Tensor:
         """The weighted entropies of all factors that are held here."""
         held = (name for name in self.program.families if name in self.natural)
@@ -106,8 +120,12 @@ class Factors:
         return self.program.total(self.statistics()) + self.entropies()
 
     def posterior(self, name: str) -> Distribution:
-        """A factor as a distribution."""
-        return self.program.families[name].distribution(self.natural[name])
+        """The factor of a site as a distribution; of a site of a group, its marginal."""
+        unit = self.program.unit_of(name)
+        family = self.program.families[unit]
+        if isinstance(family, Group) and unit != name:
+            return family.marginal(name, self.natural[unit])
+        return family.distribution(self.natural[unit])
 
 
 class Ascent(Factors):
@@ -116,8 +134,16 @@ class Ascent(Factors):
     Args:
         structure: what was found in the model.
         natural: natural parameters to start from, by site; those of a factor round the prior draw if left out.
+        groups: sites that have one factor together, as `find_groups` finds them.
     """
 
-    def __init__(self, structure: Structure, natural: Mapping[str, Natural] | None = None) -> None:
-        start: dict[str, Natural] = {n: f.start(structure.value(n)) for n, f in structure.families.items()}
-        super().__init__(structure.program, start | dict(natural or {}), structure.closed)
+    def __init__(
+        self,
+        structure: Structure,
+        natural: Mapping[str, Natural] | None = None,
+        groups: Sequence[Sequence[str]] = (),
+    ) -> None:
+        program = structure.grouped(groups) if groups else structure.program
+        start = program.start_at({name: structure.value(name) for name in structure.closed})
+        order = tuple(dict.fromkeys(map(program.unit_of, structure.closed)))
+        super().__init__(program, start | dict(natural or {}), order)

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from pyro_prme.conjugacy.contraction import LARGE, Memory, contract
-from pyro_prme.conjugacy.families import Family, Request, Statistics
+from pyro_prme.conjugacy.families import Family, Group, Request, Statistics
 from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, take, taken_indices
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.conjugacy.terms import Constant, LogSum, Term, term_variables
 from pyro_prme.conjugacy.variables import Variable
 
-__all__ = ["CompiledBound", "CompiledTerm", "Message", "all_requests", "dense"]
+__all__ = ["CompiledBound", "CompiledTerm", "FactorTable", "Message", "all_requests", "dense"]
 
 _DENSE = (
     1_000_000  # numbers; constants are contracted with each other up to this size even where that makes them larger
@@ -35,36 +35,69 @@ class Operand(NamedTuple):
     key: tuple[Any, ...]
 
 
+class FactorTable:
+    """Which factor each variable belongs to: one of its own, or that of a group.
+
+    Args:
+        units: families by unit.
+    """
+
+    def __init__(self, units: Mapping[str, Family]) -> None:
+        self.units = units
+        self._unit_of = {s: unit for unit, f in units.items() if isinstance(f, Group) for s in f.sites}
+
+    def unit_of(self, variable: Variable) -> str:
+        """The unit that a variable belongs to."""
+        return self._unit_of.get(variable.name, variable.name)
+
+    def operands(self, term: Term) -> list[Operand]:
+        """The statistics that a term asks for."""
+        together: dict[str, list[Any]] = {}
+        for f in term.factors:
+            together.setdefault(self.unit_of(f.variable), []).append(f)
+        found = []
+        for unit, factors in together.items():
+            family = self.units[unit]
+            if isinstance(family, Group):
+                found.append(_operand(unit, *family.operand(factors)))
+            else:
+                variable = factors[0].variable
+                for request in variable.family.requests(variable, factors):
+                    found.append(_operand(unit, request.statistic, family.operand_entries(request)))
+        return found
+
+
 class CompiledTerm:
     """One term as a contraction; constants that no statistic touches are contracted once.
 
     Args:
         term: the term.
-        families: by name of the variable.
+        table: the families.
         kept: indices of the result that the constants must keep, for a term inside of a bound.
         dtype: in which constants and statistics are taken.
     """
 
-    def __init__(self, term: Term, families: Mapping[str, Family], kept: Iterable[Index], dtype: torch.dtype) -> None:
+    def __init__(self, term: Term, table: FactorTable, kept: Iterable[Index], dtype: torch.dtype) -> None:
         self.term, self.coefficient, self.dtype = term, term.coefficient, dtype
-        self.operands = [_operand(families[variable.name], request) for variable, request in requests_of(term)]
+        self.operands = table.operands(term)
         live = {i for o in self.operands for i in indices_of(o.entries)} | {i for b in term.bounds for i in b.indices}
         constants = [Constant(c.tensor.to(dtype), c.indices) for c in term.constants]
         self.constants = _contracted(constants, live | set(kept))
-        self.bounds = [CompiledBound(b, families, dtype) for b in term.bounds]
-        self.names = {v.name for v in term_variables(term)}
+        self.bounds = [CompiledBound(b, table, dtype) for b in term.bounds]
+        self.names = {table.unit_of(v) for v in term_variables(term)}
         self.has_gradient = has_gradient(term)
         self._keys: list[Any] = [("constant", id(c.tensor)) for c in self.constants] + [o.key for o in self.operands]
         if self.bounds:
-            self._check_sign(term, families)
+            self._check_sign(term, table)
 
-    def _check_sign(self, term: Term, families: Mapping[str, Family]) -> None:
+    def _check_sign(self, term: Term, table: FactorTable) -> None:
         """A bound needs a coefficient whose sign is known: constants, indicators and positive statistics."""
         variables = term_variables(term)
-        signed = [o for o in self.operands if o.statistic not in _NEVER_NEGATIVE or not _never_negative(o, families)]
+        signed = [o for o in self.operands if not _never_negative(o, table.units[o.name])]
         if len(self.bounds) > 1 or signed:
             raise Refused(variables, "the logarithm of a sum times something of unknown sign")
-        twice = term_variables(term._replace(factors=())) & {f.variable for f in term.factors}
+        outside = {table.unit_of(f.variable) for f in term.factors}
+        twice = {v for v in term_variables(term._replace(factors=())) if table.unit_of(v) in outside}
         if twice:  # the expectation of such a product is not that of its parts
             raise Refused(twice, "it multiplies the logarithm of a sum that it is in")
         below = [bool((c.tensor < 0).any()) for c in self.constants]
@@ -188,16 +221,15 @@ class CompiledBound:
     points.
     """
 
-    def __init__(self, bound: LogSum, families: Mapping[str, Family], dtype: torch.dtype) -> None:
+    def __init__(self, bound: LogSum, table: FactorTable, dtype: torch.dtype) -> None:
         self.indices = bound.indices
         self.logs = [
-            ([CompiledTerm(t, families, (*own, *bound.indices), dtype) for t in terms], own)
-            for terms, own in bound.logs
+            ([CompiledTerm(t, table, (*own, *bound.indices), dtype) for t in terms], own) for terms, own in bound.logs
         ]
         self.upper: list[CompiledTerm] | None = None
         if bound.terms:
             try:
-                self.upper = [CompiledTerm(t, families, bound.indices, dtype) for t in bound.terms]
+                self.upper = [CompiledTerm(t, table, bound.indices, dtype) for t in bound.terms]
             except Refused:
                 self.upper = None
 
@@ -257,15 +289,14 @@ def all_requests(term: Term) -> list[tuple[Variable, Request]]:
     return found
 
 
-def _operand(family: Family, request: Request) -> Operand:
-    entries = family.operand_entries(request)
-    name = family.variable.name
-    return Operand(name, request.statistic, entries, (name, request.statistic, *(id(e) for e in entries)))
+def _operand(unit: str, statistic: str, entries: tuple[Any, ...]) -> Operand:
+    return Operand(unit, statistic, entries, (unit, statistic, *(id(e) for e in entries)))
 
 
-def _never_negative(operand: Operand, families: Mapping[str, Family]) -> bool:
-    family = families[operand.name]
-    return family.discrete or family.positive
+def _never_negative(operand: Operand, family: Family) -> bool:
+    if isinstance(family, Group):
+        return family.discrete
+    return operand.statistic in _NEVER_NEGATIVE and (family.discrete or family.positive)
 
 
 def _contracted(constants: Sequence[Constant], live: set[Index]) -> list[Constant]:

@@ -134,26 +134,42 @@ def taken_indices(entries: Sequence[Entry]) -> Indices:
     return indices_of(left)
 
 
-def put(values: Tensor, indices: Sequence[Index], entries: Sequence[Entry], shape: Sequence[int]) -> Tensor:
-    """The adjoint of `take`: a tensor of the given shape into which values, laid along indices, are added."""
+def put(
+    values: Tensor,
+    indices: Sequence[Index],
+    entries: Sequence[Entry],
+    shape: Sequence[int],
+    onto: Tensor | None = None,
+) -> Tensor:
+    """The adjoint of `take`: a tensor of the given shape into which values, laid along indices, are added.
+
+    Args:
+        values: what is added.
+        indices: of its dimensions, all of which the entries have.
+        entries: where, one for each dimension of the result.
+        shape: of the result.
+        onto: a tensor of that shape to add to, which is written to; zeros if None.
+    """
     plain = [entry for entry in entries if isinstance(entry, Index)]
     gathers = [d for d, entry in enumerate(entries) if isinstance(entry, Gather)]
     distinct = len(set(plain)) == len(plain)
     if not gathers and distinct:
-        return values.permute([indices.index(entry) for entry in plain])
+        placed = values.permute([indices.index(entry) for entry in plain])
+        return placed if onto is None else onto.add_(placed)
+    out = values.new_zeros(tuple(shape)) if onto is None else onto
     if len(gathers) == 1 and distinct:
         d = gathers[0]
         gather: Gather = entries[d]  # type: ignore[assignment]
         if gather.indices and not set(plain) & set(gather.indices):
             rows = values.permute([indices.index(i) for i in (*gather.indices, *plain)])
             rows = rows.reshape(-1, *rows.shape[len(gather.indices) :])
-            out = values.new_zeros((shape[d], *rows.shape[1:])).index_add_(0, gather.at.reshape(-1), rows)
-            return out.movedim(0, d)
-    with torch.enable_grad():
-        probe = torch.zeros(tuple(shape), dtype=values.dtype, requires_grad=True)
-        taken, order = take(probe, entries)
-        along = values.permute([indices.index(i) for i in order])
-        return torch.autograd.grad(taken, probe, along.contiguous())[0]
+            return out.movedim(d, 0).index_add_(0, gather.at.reshape(-1), rows).movedim(0, d)
+    order = indices_of(entries)
+    where = [
+        laid_along(e.at, e.indices, order) if isinstance(e, Gather) else laid_along(torch.arange(e.size), (e,), order)
+        for e in entries
+    ]
+    return out.index_put_(tuple(where), values.permute([indices.index(i) for i in order]), accumulate=True)
 
 
 def substitute(entry: Entry, names: Mapping[Index, Entry]) -> Entry:

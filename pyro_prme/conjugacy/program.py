@@ -13,10 +13,11 @@ import pyro
 import torch
 from torch import Tensor
 
-from pyro_prme.conjugacy.compiled import CompiledTerm, Message, all_requests
+from pyro_prme.conjugacy.compiled import CompiledTerm, FactorTable, Message, all_requests
 from pyro_prme.conjugacy.contraction import Memory
 from pyro_prme.conjugacy.densities import log_density, randoms_of
-from pyro_prme.conjugacy.families import Family, Natural, Statistics
+from pyro_prme.conjugacy.families import Family, Group, Natural, Statistics
+from pyro_prme.conjugacy.grouping import make_group
 from pyro_prme.conjugacy.indices import Index, laid_along, put
 from pyro_prme.conjugacy.operations.arithmetic import multiply
 from pyro_prme.conjugacy.operations.reductions import total
@@ -31,10 +32,12 @@ __all__ = ["Program", "compile_program", "site_terms"]
 class Program:
     """The expected log joint of one run, site by site.
 
+    A unit is what has a factor: a variable, or a group of several with one factor together.
+
     Args:
-        families: by name of the variable.
+        families: by unit.
         parts: by site, a plain number and the terms.
-        weights: by variable, scale times mask of its site.
+        weights: by unit, scale times mask of its site.
     """
 
     def __init__(
@@ -44,12 +47,36 @@ class Program:
         weights: Mapping[str, Tensor],
     ) -> None:
         self.families, self.parts, self.weights = families, parts, weights
+        self._unit_of = {s: unit for unit, f in families.items() if isinstance(f, Group) for s in f.sites}
         self._memory = Memory()
         self._terms_of: dict[str, list[CompiledTerm]] = {name: [] for name in families}
         for _, terms in parts.values():
             for term in terms:
                 for name in term.names:
                     self._terms_of[name].append(term)
+
+    def unit_of(self, site: str) -> str:
+        """The unit that a site belongs to."""
+        return self._unit_of.get(site, site)
+
+    def sites_of(self, unit: str) -> tuple[str, ...]:
+        """The sites of a unit."""
+        family = self.families[unit]
+        return family.sites if isinstance(family, Group) else (unit,)
+
+    def at_values(self, values: Mapping[str, Tensor]) -> dict[str, Statistics]:
+        """Statistics of all units where each site has a value."""
+        return {
+            unit: f.at_values(values) if isinstance(f, Group) else f.at_point(values[unit])
+            for unit, f in self.families.items()
+        }
+
+    def start_at(self, values: Mapping[str, Tensor], count: float = 1.0) -> dict[str, Natural]:
+        """Natural parameters of factors round values of the sites, worth so many observations."""
+        return {
+            unit: f.start_at(values, count) if isinstance(f, Group) else f.start(values[unit], count)
+            for unit, f in self.families.items()
+        }
 
     def at(self, site: str, statistics: Mapping[str, Statistics]) -> Tensor:
         """One site's part of the expected log joint."""
@@ -97,8 +124,9 @@ class Program:
         self._memory.forget(statistics.values())
 
     def children(self, name: str) -> list[str]:
-        """Sites other than its own in whose density a variable occurs."""
-        return [s for s, (_, terms) in self.parts.items() if s != name and any(name in t.names for t in terms)]
+        """Sites other than its own in whose density a unit occurs."""
+        own = self.sites_of(name)
+        return [s for s, (_, terms) in self.parts.items() if s not in own and any(name in t.names for t in terms)]
 
     def coupled(self, names: Collection[str]) -> bool:
         """Whether some term has statistics of two or more of these variables."""
@@ -116,7 +144,10 @@ class Program:
             own: count the site's own density alone, which gives its prior.
         """
         memory = None if torch.is_grad_enabled() else self._memory
-        terms = [t for t in self.parts[name][1] if name in t.names] if own else self._terms_of[name]
+        if own:
+            terms = [t for site in self.sites_of(name) for t in self.parts[site][1] if name in t.names]
+        else:
+            terms = self._terms_of[name]
         messages = (m for term in terms for m in term.message(name, statistics, memory))
         slopes, weight = self.gathered(name, messages, now), self.weights[name]
         return {key: self._divided(name, s, weight, now[key]).to(now[key].dtype) for key, s in slopes.items()}
@@ -149,7 +180,7 @@ class _Sum:
 
     def __init__(self, shape: torch.Size) -> None:
         self.shape = shape
-        self._laid: dict[Any, tuple[Tensor, Message, bool]] = {}  # a sum, its layout, and whether it is ours to write to
+        self._laid: dict[Any, tuple[Tensor, Message, bool]] = {}  # a sum, its layout, and whether it is ours
 
     def add(self, message: Message) -> None:
         """Adds a message to those of the same layout."""
@@ -167,7 +198,19 @@ class _Sum:
 
     def result(self, like: Tensor) -> Tensor:
         """The sum, of the statistic's shape."""
-        parts = [self._placed(*laid) for laid in self._laid.values()]
+        parts: list[tuple[Tensor, bool]] = []
+        scattered: Tensor | None = None
+        for slope, message, ours in self._laid.values():
+            own, kept, entries = message.own, message.kept, message.entries
+            if kept is None or own is None or entries is None:
+                parts.append((slope, ours))
+            elif all(isinstance(e, Index) for e in entries) and len(set(own)) == len(entries):
+                parts.append((laid_along(slope, kept, own), ours))  # broadcast later: of size one where it is constant
+            else:
+                whole = laid_along(slope, kept, own).expand([i.size for i in own])
+                scattered = put(whole, own, entries, self.shape, scattered)
+        if scattered is not None:
+            parts.append((scattered, True))
         if not parts:
             return torch.zeros((), dtype=like.dtype).expand(self.shape)
         parts.sort(key=lambda part: part[0].numel())  # the small ones first, so that large tensors are passed over once
@@ -175,17 +218,6 @@ class _Sum:
         for part, also_ours in parts[1:]:
             out, ours = _added(out, ours, part, also_ours)
         return out.expand(self.shape) if out.shape != self.shape else out
-
-    def _placed(self, slope: Tensor, message: Message, ours: bool) -> tuple[Tensor, bool]:
-        """A slope along the statistic's dimensions, and whether it is ours to write to."""
-        if message.kept is None or message.own is None or message.entries is None:
-            return slope, ours
-        own, kept = message.own, message.kept
-        plain = all(isinstance(e, Index) for e in message.entries) and len(set(own)) == len(message.entries)
-        if plain:  # broadcast later: dimensions of size one where the slope is constant
-            return laid_along(slope, kept, own), ours
-        whole = laid_along(slope, kept, own).expand([i.size for i in own])
-        return put(whole, own, message.entries, self.shape), False
 
 
 def _added(a: Tensor, a_is_ours: bool, b: Tensor, b_is_ours: bool) -> tuple[Tensor, bool]:
@@ -203,6 +235,7 @@ def compile_program(
     sites: Sequence[Site],
     coupled: Mapping[str, Collection[int]] | None = None,
     covered: Collection[str] = (),
+    groups: Sequence[Sequence[str]] = (),
 ) -> Program:
     """The program of a symbolic run.
 
@@ -210,6 +243,7 @@ def compile_program(
         sites: of the run.
         coupled: dimensions that are joint already, by variable.
         covered: sites whose densities are left out, since a fused rule computes them.
+        groups: sites that have one factor together; see `find_groups`.
 
     Raises:
         Refused: with the variables whose statistics do not suffice.
@@ -227,10 +261,19 @@ def compile_program(
     dtype = torch.get_default_dtype()
     for v in variables.values():
         dtype = torch.promote_types(dtype, v.dtype) if v.dtype.is_floating_point else dtype
+    units, unit_weights = dict(families), dict(weights)
+    every = [t for _, parts in terms.values() for t in parts]
+    for names in groups:
+        group, weight = make_group([s for s in sites if s.name in names], families, every)
+        for name in names:
+            del units[name], unit_weights[name]
+        unit = f"{', '.join(names)} together"
+        units[unit], unit_weights[unit] = group, weight
+    factors = FactorTable(units)
     compiled = {
-        name: (plain, [CompiledTerm(t, families, (), dtype) for t in parts]) for name, (plain, parts) in terms.items()
+        name: (plain, [CompiledTerm(t, factors, (), dtype) for t in parts]) for name, (plain, parts) in terms.items()
     }
-    return Program(families, compiled, weights)
+    return Program(units, compiled, unit_weights)
 
 
 def _check_weight(family: Family, weight: Tensor) -> None:

@@ -6,7 +6,7 @@ equals the model's own log density where every factor is a point: that is checke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyro
@@ -69,14 +69,25 @@ class Structure(NamedTuple):
         """A site's value in the trace."""
         return self.trace.nodes[name]["value"]
 
-    def rebuilt(self, args: tuple, kwargs: Mapping[str, Any], values: Mapping[str, Any]) -> Program:
+    def rebuilt(
+        self,
+        args: tuple,
+        kwargs: Mapping[str, Any],
+        values: Mapping[str, Any],
+        groups: Sequence[Sequence[str]] = (),
+    ) -> Program:
         """The expected log joint on other data, with other values of the open sites.
+
+        Args:
+            args, kwargs: what the model is called with.
+            values: of the open sites.
+            groups: sites that have one factor together.
 
         Raises:
             ValueError: a site has no closed form there, or not the same one.
         """
         try:
-            program, _ = _compiled(self.model, args, kwargs, frozenset(self.closed), values, _joint(self.program))
+            program, sites = _compiled(self.model, args, kwargs, frozenset(self.closed), values, _joint(self.program))
         except Refused as refused:
             why = ", ".join(f"{v.name}: {reason}" for v, reason in refused.why.items())
             raise ValueError(f"On these data there is no closed form any more ({why}).") from refused
@@ -88,7 +99,11 @@ class Structure(NamedTuple):
                     f"On these data members of site {name} are coupled that are not where the structure was found: "
                     "find it on data of which no coefficient is zero throughout."
                 )
-        return program
+        return compile_program(sites, _joint(self.program), (), groups) if groups else program
+
+    def grouped(self, groups: Sequence[Sequence[str]]) -> Program:
+        """The expected log joint on the same data with one factor for each group of sites."""
+        return compile_program(self.run_sites, _joint(self.program), (), groups)
 
     def rebuilt_without(self, covered: Collection[str]) -> Program:
         """The expected log joint on the same data without the densities of some sites."""

@@ -10,9 +10,9 @@ import torch
 from pyro.infer.mcmc.mcmc_kernel import MCMCKernel
 from torch import Tensor
 
-from pyro_prme.conjugacy import Program, Structure, find_structure
+from pyro_prme.conjugacy import Program, Structure, find_groups, find_structure
 from pyro_prme.conjugacy.conditionals import conditional, without_augmentation
-from pyro_prme.conjugacy.families import Statistics
+from pyro_prme.conjugacy.families import Group, Statistics
 from pyro_prme.conjugacy.tracing import numeric_run
 from pyro_prme.inference.gibbs_steps import GradientStep, ValueStep, weight_of_draws
 from pyro_prme.inference.session import alone, evaluating
@@ -56,6 +56,7 @@ class Gibbs(MCMCKernel):
         self._leave = {name: "another step was asked for" for name in leave}
         self._nuts = {"max_tree_depth": max_tree_depth, "target_accept_prob": target_accept_prob}
         self._structure: Structure | None = None
+        self._groups: tuple[tuple[str, ...], ...] = ()
         self._initial: dict[str, Tensor] | None = None
         self.transforms: dict[str, Any] = {}  # MCMC asks for them: the values are those of the model
 
@@ -72,7 +73,9 @@ class Gibbs(MCMCKernel):
         structure, out = self.structure, {}
         for name in structure.sites:
             if name in structure.families:
-                out[name] = f"exact, {structure.families[name].title}"
+                others = next((len(g) - 1 for g in self._groups if name in g), 0)
+                with_them = f", together with {others} other{'s' if others > 1 else ''}" if others else ""
+                out[name] = f"exact, {structure.families[name].title}{with_them}"
             elif name not in structure.observed:
                 way = "value by value" if name in self._values else "NUTS"
                 out[name] = f"{way}: {structure.refusals[name]}"
@@ -87,6 +90,7 @@ class Gibbs(MCMCKernel):
         self._args, self._kwargs = args, kwargs
         with alone(), evaluating(self.model):
             self._structure = structure = self._find(args, kwargs)
+            self._groups = find_groups(structure, structure.closed).groups
             weights = {name: weight_of_draws(structure.trace.nodes[name]) for name in structure.closed}
             self._fixed = {name: weight == 0 for name, weight in weights.items() if not bool(weight.all())}
             start = numeric_run(self.model, args, kwargs, {})
@@ -150,8 +154,8 @@ class Gibbs(MCMCKernel):
         """One sweep over all sites."""
         with alone(), evaluating(self.model):
             values = self.typed(params)
-            for name in self.structure.closed:
-                values[name] = self._draw(name, values)
+            for unit in dict.fromkeys(map(self._program_at(values).unit_of, self.structure.closed)):
+                values |= self._draw(unit, values)
             for name, step in self._values.items():
                 values[name] = step(values)
             if self._gradients is not None:
@@ -160,34 +164,50 @@ class Gibbs(MCMCKernel):
                 self._program = None  # its constants are functions of what has moved
             return _floating(values)
 
-    def _draw(self, name: str, values: Mapping[str, Tensor]) -> Tensor:
-        """A site from its complete conditional."""
+    def _draw(self, unit: str, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A site, or sites with one conditional together, from the complete conditional."""
         program = self._program_at(values)
-        family = program.families[name]
-        natural = conditional(program, name, self._points)
-        hidden = self._fixed.get(name)
-        if hidden is not None:  # members without a density stay as they are
-            held = family.start(values[name])
+        family, names = program.families[unit], program.sites_of(unit)
+        natural = conditional(program, unit, self._points)
+        if isinstance(family, Group):
+            self._check(family.holds(natural), unit)
+            drawn = family.drawn(natural)
+            for name in names:
+                if name in self._fixed:  # members without a density stay as they are
+                    stays = _along(self._fixed[name], self.structure.families[name].batch_shape, drawn[name])
+                    drawn[name] = torch.where(stays, values[name], drawn[name])
+            self._points[unit] = family.at_values(drawn)
+            return drawn
+        hidden = self._fixed.get(unit)
+        if hidden is not None:
+            held = family.start(values[unit])
             laid = {key: _along(hidden, family.batch_shape, part) for key, part in natural.items()}
             natural = {key: torch.where(laid[key], held[key], part) for key, part in natural.items()}
-        if not family.holds(natural):
-            raise ValueError(
-                f"The complete conditional of {name} is not a proper distribution: give it a prior that is proper, or "
-                "start from values that the model allows."
-            )
+        self._check(family.holds(natural), unit)
         value = family.draw(natural)
         if hidden is not None:
-            value = torch.where(_along(hidden, family.batch_shape, value), values[name], value)
-        self._points[name] = family.at_point(value)
-        return value
+            value = torch.where(_along(hidden, family.batch_shape, value), values[unit], value)
+        self._points[unit] = family.at_point(value)
+        return {unit: value}
+
+    @staticmethod
+    def _check(holds: bool, unit: str) -> None:
+        if not holds:
+            raise ValueError(
+                f"The complete conditional of {unit} is not a proper distribution: give it a prior that is proper, or "
+                "start from values that the model allows."
+            )
 
     def _program_at(self, values: Mapping[str, Tensor]) -> Program:
         """The expected log joint with the open sites at their values, and the statistics of the closed ones."""
         if self._program is None:
             structure = self.structure
             others = {name: values[name] for name in structure.open}
-            self._program = structure.rebuilt(self._args, self._kwargs, others) if others else structure.program
-            self._points = {name: f.at_point(values[name]) for name, f in self._program.families.items()}
+            if others:
+                self._program = structure.rebuilt(self._args, self._kwargs, others, self._groups)
+            else:
+                self._program = structure.grouped(self._groups) if self._groups else structure.program
+            self._points = dict(self._program.at_values(values))
         return self._program
 
     def end_warmup(self) -> None:

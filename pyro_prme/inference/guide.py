@@ -21,6 +21,7 @@ from torch.distributions import Distribution
 
 from pyro_prme.conjugacy import Factors, Structure
 from pyro_prme.conjugacy.families import variable_of
+from pyro_prme.conjugacy.families.group import Conditionals
 from pyro_prme.conjugacy.program import compile_program
 from pyro_prme.conjugacy.random_tensor import Random, of_variable
 from pyro_prme.conjugacy.refusal import Refused
@@ -151,7 +152,8 @@ class ClosedFormGuide(PyroModule):
         if closed is None:
             return
         generator = torch.Generator().manual_seed(seed)
-        start = start_factors(self.structure.program, closed.sites, generator)
+        program = self.structure.grouped(closed.groups) if closed.groups else self.structure.program
+        start = start_factors(program, closed.units, generator)
         for name in closed.kept:
             closed.set_natural(name, start[name])
 
@@ -210,7 +212,9 @@ class ClosedFormGuide(PyroModule):
         sites = {site.name: site for site in tracer.sites}
         joint = {name: family.joint for name, family in self.structure.families.items() if name in sites}
         try:
-            program = compile_program(tracer.sites, joint, [name for claim in claims for name in claim.covered])
+            covered = [name for claim in claims for name in claim.covered]
+            groups = [group for claim in claims if isinstance(claim, ConjugateFactors) for group in claim.groups]
+            program = compile_program(tracer.sites, joint, covered, groups)
         except Refused as refused:
             names = " and ".join(sorted(v.name for v in refused.why))
             raise ValueError(
@@ -225,7 +229,7 @@ class ClosedFormGuide(PyroModule):
                     factors.elsewhere[name] = partial(_same, means)
         for claim in claims:
             if isinstance(claim, ConjugateFactors):
-                factors.order = claim.sites
+                factors.order = claim.units
                 local |= claim.solve(factors, options)
         topics = [claim for claim in claims if isinstance(claim, TopicFactors)]
         for claim in claims:
@@ -253,7 +257,11 @@ class ClosedFormGuide(PyroModule):
             run = self.run(*args, **kwargs)
         values: dict[str, Tensor] = {}
         for site in run.sites.values():
-            if site.is_observed:
+            if site.is_observed or site.name in values:
+                continue
+            steps = run.factors.conditionals(site.name)
+            if steps is not None:
+                values |= _drawn_together(steps, run)
                 continue
             fn: Any = run.factor(site.name)
             if isinstance(fn, Tensor):
@@ -278,7 +286,7 @@ class ClosedFormGuide(PyroModule):
             if isinstance(found, Tensor):
                 return pyro.distributions.Delta(found.detach(), event_dim=site["fn"].event_dim)
             return found
-        if isinstance(claim, ConjugateFactors) and name in claim.local:
+        if isinstance(claim, ConjugateFactors) and claim.unit_of[name] in claim.local:
             raise ValueError(
                 f"{name} belongs to a subsampled plate, so that its factor is that of a batch: take it from "
                 f"guide.run(...).factor({name!r})."
@@ -292,12 +300,25 @@ class ClosedFormGuide(PyroModule):
                 f"{name} is found anew for the documents of each run: take its factor from "
                 f"guide.run(...).factor({name!r})."
             )
-        return self.structure.families[name].distribution(claim.natural(name))
+        return claim.posterior(name)
 
     def draw(self, *args: Any, seed: int | None = None, **kwargs: Any) -> dict[str, Tensor]:
         """Draws from the factors; the global random state stays as it was where a seed is given."""
         with seeded(seed), torch.no_grad():
             return self(*args, **kwargs)
+
+
+def _drawn_together(steps: Conditionals, run: Run) -> dict[str, Tensor]:
+    """Values of sites with one factor together, drawn one after the other."""
+    values: dict[str, Tensor] = {}
+    try:
+        name, fn = next(steps)
+        while True:
+            with _Placed(run.sites[name], None):
+                values[name] = pyro.sample(name, fn)  # type: ignore[arg-type]
+            name, fn = steps.send(values[name])
+    except StopIteration:
+        return values
 
 
 def _same(x: Any) -> Any:
@@ -360,8 +381,8 @@ class _Guided(Messenger):
         else:
             local = [frame.dim for frame in msg["cond_indep_stack"] if frame.size != frame.full_size]
             variable = variable_of(name, msg["fn"], local, claim.family)
-            kept = getattr(claim, "kept", ())
-            if variable is None or (name in kept and local):
+            kept = isinstance(claim, ConjugateFactors) and claim.unit_of[name] in claim.kept
+            if variable is None or (kept and local):
                 raise ValueError(
                     f"Site {name} has another form than when the plan was made: make the plan on a batch like those "
                     "that follow."

@@ -98,7 +98,7 @@ class Run:
         term = self.factors.program.at(name, self.factors.statistics())
         if part is not None:
             return term + part.minus_log_posterior()
-        return term + self.factors.entropy(name) if name in self.factors.natural else term
+        return term + self.factors.entropy_at(name)
 
     def bound(self) -> Tensor:
         """The evidence lower bound."""

@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 
 from pyro_prme.conjugacy import Factors, Program
-from pyro_prme.conjugacy.families import Family, Finite, Natural, Normal
+from pyro_prme.conjugacy.families import Family, Finite, FiniteGroup, Natural, Normal
 from pyro_prme.conjugacy.terms import CHOSEN
 
 __all__ = ["prior_factor", "start_factors"]
@@ -58,7 +58,7 @@ def start_factors(program: Program, names: Sequence[str], generator: torch.Gener
         factors.natural[name] = _apart(family, natural, generator)
     for name in names:
         family = program.families[name]
-        if isinstance(family, Finite):
+        if isinstance(family, Finite | FiniteGroup):
             factors.natural[name] = _responsibilities(program, family, generator)
     return {name: factors.natural[name] for name in names}
 
@@ -86,23 +86,44 @@ def _marginal_variance(family: Normal, natural: Natural) -> Tensor:
     return family.distribution(natural).variance
 
 
-def _responsibilities(program: Program, family: Finite, generator: torch.Generator) -> Natural:
+def _responsibilities(program: Program, family: Finite | FiniteGroup, generator: torch.Generator) -> Natural:
     """Clusters of the data that the choices explain, as logits; random ones where no data are seen."""
-    empty = family.empty()["chosen"]
-    size = empty.shape[-1]
-    features = _features(program, family)
-    if features is None or len(features) < 2 * size:
-        noise = torch.randn(empty.shape, generator=generator, dtype=torch.float64)
-        return {"chosen": noise.to(empty.dtype)}
+    if isinstance(family, Finite):
+        return {"chosen": _logits(program, [family], generator)[0]}
+    alike: dict[int, list[str]] = {}  # states of a chain have the same clusters
+    for site, member in family.members.items():
+        alike.setdefault(len(member.values), []).append(site)
+    logits: dict[str, Tensor] = {}
+    for sites in alike.values():
+        found = _logits(program, [family.members[site] for site in sites], generator)
+        logits |= dict(zip(sites, found, strict=True))
+    return family.with_logits(logits)
+
+
+def _logits(program: Program, families: Sequence[Finite], generator: torch.Generator) -> list[Tensor]:
+    """Logits of the clusters in which all members of some variables start, which are clustered together."""
+    empty = [family.empty()["chosen"] for family in families]
+    size = empty[0].shape[-1]
+    features = [_features(program, family) for family in families]
+    widths = [f.shape[-1] for f in features if f is not None]
+    width = max(set(widths), key=widths.count) if widths else 0
+    seen = [n for n, f in enumerate(features) if f is not None and f.shape[-1] == width]
+    rows = _standardised(np.concatenate([features[n] for n in seen])) if seen else None  # type: ignore[misc]
+    if rows is None or len(rows) < 2 * size:
+        return [torch.randn(e.shape, generator=generator, dtype=torch.float64).to(e.dtype) for e in empty]
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
-    rows = np.random.default_rng(seed).permutation(len(features))[: max(10_000, 20 * size)]
-    kmeans = KMeans(size, n_init=1, random_state=seed % 2**31, max_iter=50).fit(features[rows])
-    labels = torch.as_tensor(kmeans.predict(features), dtype=torch.int64)
-    return {"chosen": _SURE * torch.nn.functional.one_hot(labels, size).to(empty.dtype).reshape(empty.shape)}
+    some = np.random.default_rng(seed).permutation(len(rows))[: max(10_000, 20 * size)]
+    kmeans = KMeans(size, n_init=1, random_state=seed % 2**31, max_iter=50).fit(rows[some])
+    labels = torch.as_tensor(kmeans.predict(rows), dtype=torch.int64)
+    parts = dict(zip(seen, labels.split([len(features[n]) for n in seen]), strict=True))  # type: ignore[arg-type]
+    return [
+        _SURE * torch.nn.functional.one_hot(parts[n], size).to(e.dtype).reshape(e.shape) if n in parts else e
+        for n, e in enumerate(empty)
+    ]
 
 
 def _features(program: Program, family: Finite) -> np.ndarray | None:
-    """Constants that stand beside the choices in a term, one row a member, columns standardised."""
+    """Constants that stand beside the choices in a term, one row a member."""
     name, columns = family.variable.name, list[Tensor]()
     members = math.prod(family.members)
     seen: list[Tensor] = []
@@ -112,6 +133,8 @@ def _features(program: Program, family: Finite) -> np.ndarray | None:
             if len(chosen) != 1 or any(not hasattr(e, "size") for e in chosen[0].entries[:-1]):
                 continue
             own = chosen[0].entries[:-1]
+            if members == 1 and not compiled.term.constants and len(compiled.term.factors) > 1:
+                columns.append(torch.full((1, 1), compiled.term.coefficient, dtype=torch.float64))
             for c in compiled.term.constants:
                 first = [i for i in own if i in c.indices]
                 rest = [i for i in c.indices if i not in own]
@@ -124,10 +147,14 @@ def _features(program: Program, family: Finite) -> np.ndarray | None:
                 columns.append(table.double())
     if not columns:
         return None
-    features = torch.cat(columns, -1)
-    spread = features.std(0)
+    return torch.cat(columns, -1).numpy()
+
+
+def _standardised(features: np.ndarray) -> np.ndarray | None:
+    """Columns that vary, over their standard deviations."""
+    spread = features.std(0, ddof=1) if len(features) > 1 else np.zeros(features.shape[-1])
     features = features[:, spread > 0] / spread[spread > 0]
-    return features.numpy() if features.numel() and bool(torch.isfinite(features).all()) else None
+    return features if features.size and np.isfinite(features).all() else None
 
 
 def _is_known(table: Tensor, seen: Sequence[Tensor]) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pyro_prme.conjugacy import Ascent, Factors, find_structure
 from pyro_prme.inference import ClosedForm_ELBO, ClosedFormGuide, FitOptions, Tensors, fit
+from pyro_prme.inference.rules import Conjugate
 from tests.conjugacy import models
 
 X = torch.tensor([0.3, -1.2, 2.0, 0.7, 1.1, 5.0], dtype=torch.float64)
@@ -134,7 +135,8 @@ def test_batches_come_near_the_whole() -> None:
             u = pyro.sample("u", dist.Normal(mu, 1.0))
             pyro.sample("x", dist.Normal(u, tau.rsqrt()), obs=x)
 
-    whole, parts = ClosedFormGuide(model), ClosedFormGuide(model)
+    apart = (Conjugate(together=False),)  # of a batch's members and the rest, as it must be in batches
+    whole, parts = ClosedFormGuide(model, candidates=apart), ClosedFormGuide(model)
     best = fit(whole, Tensors(x), options=QUIET)
     found = fit(parts, Tensors(x), options=FitOptions(epochs=30, batch_size=50, progress=False))
     assert "for each batch" in parts.plan()["u"].update

@@ -11,9 +11,12 @@ from torch import distributions as td
 
 from pyro_prme.conjugacy.families.base import Family, Natural, Request, Statistics, unwrapped
 from pyro_prme.conjugacy.families.finite import Finite, OneHot
+from pyro_prme.conjugacy.families.finite_group import FiniteGroup
+from pyro_prme.conjugacy.families.group import Group
 from pyro_prme.conjugacy.families.known import GivenNormal
 from pyro_prme.conjugacy.families.members import BinaryMembers, Members, PositiveMembers
 from pyro_prme.conjugacy.families.normal import Normal
+from pyro_prme.conjugacy.families.normal_group import NormalGroup
 from pyro_prme.conjugacy.families.positive import Gamma, InverseGamma
 from pyro_prme.conjugacy.families.simplex import Beta, Dirichlet
 from pyro_prme.conjugacy.variables import Variable
@@ -25,12 +28,15 @@ __all__ = [
     "Dirichlet",
     "Family",
     "Finite",
+    "FiniteGroup",
     "Gamma",
     "GivenNormal",
+    "Group",
     "InverseGamma",
     "Members",
     "Natural",
     "Normal",
+    "NormalGroup",
     "OneHot",
     "PositiveMembers",
     "Request",

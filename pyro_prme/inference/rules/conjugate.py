@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.conjugacy import Factors, Structure
-from pyro_prme.conjugacy.families import Natural
+from pyro_prme.conjugacy import Factors, Structure, find_groups
+from pyro_prme.conjugacy.families import Family, Group, Natural
 from pyro_prme.inference.claims import Claim, Refusal, Rule
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.starts import prior_factor
@@ -39,51 +39,73 @@ class LocalFactor(NamedTuple):
 class Conjugate(Rule):
     """Claims every free site whose complete conditional is in an exponential family.
 
+    Discrete sites that terms multiply, such as the states of a chain, have one factor together, and so have Normal
+    ones: see `pyro_prme.conjugacy.find_groups`.
+
     Args:
         each_batch: sites that belong to a batch, beside those of subsampled plates: their factors are not kept. The
             tokens of a batch, say, have a plate of their own.
+        together: whether sites have factors together; if not, each has one of its own.
     """
 
-    def __init__(self, each_batch: Collection[str] = ()) -> None:
-        self.each_batch = frozenset(each_batch)
+    def __init__(self, each_batch: Collection[str] = (), *, together: bool = True) -> None:
+        self.each_batch, self.together = frozenset(each_batch), together
 
     def match(self, structure: Structure, free: Sequence[str]) -> Claim | Refusal:
         names = [name for name in free if name in structure.closed]
         if not names:
             return Refusal({name: structure.refusals.get(name, "it has no closed form") for name in free})
-        return ConjugateFactors(structure, names, self.each_batch)
+        return ConjugateFactors(structure, names, self.each_batch, together=self.together)
 
 
 class ConjugateFactors(Claim):
     """Natural parameters of closed sites: global ones are kept, those of a batch's members are solved in each run.
 
+    They are held by unit, which is a site, or several sites with one factor together.
+
     Args:
         structure: of the model.
         names: of the sites.
-        each_batch: see `Conjugate`.
+        each_batch, together: see `Conjugate`.
     """
 
-    def __init__(self, structure: Structure, names: Sequence[str], each_batch: Collection[str] = ()) -> None:
+    def __init__(
+        self, structure: Structure, names: Sequence[str], each_batch: Collection[str] = (), *, together: bool = True
+    ) -> None:
         super().__init__()
         self.sites = tuple(names)
-        families = structure.families
-        self.local = tuple(n for n in names if families[n].variable.subsampled or n in each_batch)
-        self.kept = tuple(name for name in names if name not in self.local)
-        self._titles = {name: self._title_of(structure, name, name in self.local) for name in names}
-        self.family_of = {name: type(families[name]) for name in names}
-        self._layout = {name: tuple(families[name].empty()) for name in names}
-        for place, name in enumerate(self.kept):
-            for key, value in families[name].empty().items():
+        self.groups: tuple[tuple[str, ...], ...] = ()
+        apart: dict[str, str] = {}
+        for part in ([n for n in names if n not in each_batch], [n for n in names if n in each_batch]):
+            if together and len(part) > 1:
+                found = find_groups(structure, part)
+                self.groups += found.groups
+                apart |= found.apart
+        program = structure.grouped(self.groups) if self.groups else structure.program
+        self.families = program.families
+        self.unit_of = {name: program.unit_of(name) for name in names}
+        self.units = tuple(dict.fromkeys(self.unit_of.values()))
+        own = structure.families
+        inside = {n for n in names if own[n].variable.subsampled or n in each_batch}
+        self.local = tuple(dict.fromkeys(self.unit_of[n] for n in names if n in inside))
+        self.kept = tuple(unit for unit in self.units if unit not in self.local)
+        self._titles = {n: self._title_of(own[n], self.families[self.unit_of[n]], n in inside) for n in names}
+        self._titles |= {n: f"{self._titles[n]}, apart from {why}" for n, why in apart.items()}
+        self.family_of = {unit: type(self.families[unit]) for unit in self.units}
+        self._layout = {unit: tuple(self.families[unit].empty()) for unit in self.units}
+        for place, unit in enumerate(self.kept):
+            for key, value in self.families[unit].empty().items():
                 self.register_buffer(f"natural_{place}_{key}", value)
         self._pending: dict[str, dict[str, Tensor]] = {}
 
     @staticmethod
-    def _title_of(structure: Structure, name: str, local: bool) -> str:
-        family = structure.families[name]
-        size = getattr(family, "joint_size", 1) if family.joint else 1
+    def _title_of(own: Family, factor: Family, local: bool) -> str:
+        size = getattr(own, "joint_size", 1) if own.joint else 1
         joint = f", joint over {size}" if size > 1 else ""
+        if isinstance(factor, Group):
+            joint = f", joint over {len(factor.sites)} sites"
         where = ", for each batch" if local else ""
-        return f"closed form, {family.title}{joint}{where}"
+        return f"closed form, {own.title}{joint}{where}"
 
     def title(self, name: str) -> str:
         return self._titles[name]
@@ -91,13 +113,20 @@ class ConjugateFactors(Claim):
     def factor(self, name: str, run: Run) -> Distribution:
         return run.factors.posterior(name)
 
+    def posterior(self, name: str) -> Distribution:
+        """The factor of a site of a kept unit; of one among several, its marginal."""
+        unit = self.unit_of[name]
+        family = self.families[unit]
+        natural = self.natural(unit)
+        return family.marginal(name, natural) if isinstance(family, Group) else family.distribution(natural)
+
     def natural(self, name: str) -> dict[str, Tensor]:
-        """Natural parameters of a kept site."""
+        """Natural parameters of a kept unit."""
         place = self.kept.index(name)
         return {key: getattr(self, f"natural_{place}_{key}") for key in self._layout[name]}
 
     def set_natural(self, name: str, natural: Natural) -> None:
-        """Replaces the natural parameters of a kept site."""
+        """Replaces the natural parameters of a kept unit."""
         place = self.kept.index(name)
         for key, value in natural.items():
             setattr(self, f"natural_{place}_{key}", value.detach().clone())
@@ -126,7 +155,7 @@ class ConjugateFactors(Claim):
         """Puts the factors of one run in place: kept ones as they are, local ones by sweeps until nothing moves.
 
         Returns:
-            The local ones, by site, for a later run to start from or to hold. What is held is the part of the others:
+            The local ones, by unit, for a later run to start from or to hold. What is held is the part of the others:
             a factor goes along with its own prior, as it does where a gradient step has moved that.
         """
         for name in self.kept:
