@@ -14,7 +14,7 @@ from typing import Any
 import pyro
 import torch
 
-from pyro_prme.conjugacy import find_structure
+from pyro_prme.conjugacy import find_groups, find_structure
 
 #: What to do about a refusal, by what its reason says; the first that fits is taken.
 ADVICE: tuple[tuple[str, str, str], ...] = (
@@ -41,8 +41,8 @@ ADVICE: tuple[tuple[str, str, str], ...] = (
     (
         r"product of two of its members|couples members|are coupled",
         "Members of one site are coupled",
-        "Only Normal members have a joint factor. Make two sites of what is multiplied; they are then "
-        "updated one after the other.",
+        "Only Normal members have a joint factor. Make two sites of what is multiplied: discrete ones then have a factor "
+        "together, others are updated one after the other.",
     ),
     (
         r"reads? its value|below the level|fails on tensors|mask that chooses|one_hot is called|"
@@ -112,10 +112,12 @@ def found(cases: dict[str, Any]) -> str:
     for name, case in cases.items():
         pyro.set_rng_seed(0)
         structure = find_structure(case.model, case.args())
+        groups = find_groups(structure, structure.closed).groups
         factors = []
         for site, family in structure.families.items():
             joint = f", joint over {getattr(family, 'joint_size', 1)}" if family.joint else ""
             factors.append(f"`{site}` {family.title}{joint}")
+        factors += [f"{', '.join(f'`{n}`' for n in names)} together" for names in groups]
         factors += [f"`{site}` none: {structure.refusals[site]}" for site in structure.open]
         exact = "a logarithm of a sum is bounded" if case.bounded else "exact expectations"
         lines.append(f"| {words(name)} | {'; '.join(factors)} | {exact} |")

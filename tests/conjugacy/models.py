@@ -250,7 +250,7 @@ def random_walk(y: Tensor) -> None:
 
 @case(lambda: (torch.randn(3), 2))
 def hidden_markov(x: Tensor, size: int) -> None:
-    """Mean field over the states."""
+    """States one after the other, with learned rows and means."""
     with pyro.plate("states", size):
         A = pyro.sample("A", dist.Dirichlet(torch.ones(size)))
         mu = pyro.sample("mu", dist.Normal(0.0, 5.0))
