@@ -41,8 +41,8 @@ ADVICE: tuple[tuple[str, str, str], ...] = (
     (
         r"product of two of its members|couples members|are coupled",
         "Members of one site are coupled",
-        "Only Normal members have a joint factor. Make two sites of what is multiplied: discrete ones then have a factor "
-        "together, others are updated one after the other.",
+        "Only Normal members have a joint factor. Make two sites of what is multiplied: discrete ones then have a "
+        "factor together, others are updated one after the other.",
     ),
     (
         r"reads? its value|below the level|fails on tensors|mask that chooses|one_hot is called|"
