@@ -291,6 +291,27 @@ def test_pairs_and_splits_of_corpora_say_what_to_give(fitted):
             ask(corpus.split_tokens())
 
 
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        (None, "of the type NoneType, and a matrix of counts is needed"),
+        (3, "of the type int"),
+        ({"oak": 1}, "of the type dict"),
+        ({1, 2}, "of the type set"),
+        (iter([[1, 2]]), "of the type list_iterator"),
+        (torch.eye(18).to_sparse(), "a sparse tensor, and a scipy.sparse matrix is needed"),
+        (np.ones(18), "one row of numbers, and a matrix is needed"),
+        (sparse.csr_matrix(np.eye(18) * 1j), "complex numbers, and counts are needed"),
+    ],
+)
+def test_other_things_than_documents_are_refused_at_every_door(fitted, documents, message):
+    posterior = fitted.posterior_
+    for door in (estimator().fit, estimator().partial_fit, fitted.transform, fitted.score, posterior.proportions):
+        with pytest.raises(ValueError, match=message) as caught:
+            door(documents)
+        assert "\n" not in str(caught.value)
+
+
 def test_callback_and_progress(capsys):
     seen = []
     fitted = estimator(max_iter=3, verbose=1, callback=lambda trainer, record: seen.append(record["epoch"]))

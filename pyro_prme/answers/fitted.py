@@ -130,6 +130,8 @@ class FittedTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """X as checked counts; sets or checks the number and names of the words."""
         if not isinstance(X, Corpus):
             refuse_other_things(X)
+            if isinstance(X, np.matrix):
+                X = np.asarray(X)
             if sparse.issparse(X):
                 refuse_unsound(X)  # before scikit-learn converts it
             if reset:

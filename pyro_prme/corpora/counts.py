@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = [
 
 #: The largest count of a word in a document.
 LARGEST_COUNT = int(np.iinfo(np.int32).max)
+_NO_TABLES = (Number, Mapping, Set, Iterator)  # but a sparse matrix of scipy's that is a mapping is one
 
 
 def refuse_other_things(documents: Any) -> None:
@@ -32,6 +34,14 @@ def refuse_other_things(documents: Any) -> None:
         what = "a tuple that begins with a corpus, as Corpus.align and Corpus.split return: give one corpus of it"
     elif hasattr(documents, "observed") and hasattr(documents, "held_out"):
         what = "a token split, which has two corpora: give its observed or its held_out"
+    elif documents is None or (isinstance(documents, _NO_TABLES) and not scipy.sparse.issparse(documents)):
+        what = f"of the type {type(documents).__name__}, and a matrix of counts is needed, documents x words"
+    elif "sparse" in str(getattr(documents, "layout", "")):
+        what = "a sparse tensor, and a scipy.sparse matrix is needed: make one of its indices and values"
+    elif getattr(documents, "ndim", 2) == 1:
+        what = "one row of numbers, and a matrix is needed, documents x words. Reshape your data with reshape(1, -1)"
+    elif getattr(getattr(documents, "dtype", None), "kind", "") == "c":
+        what = "complex numbers, and counts are needed. Complex data not supported"
     else:
         return
     raise ValueError(f"The documents are {what}.")

@@ -23,7 +23,7 @@ from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.counts import sound_csr
 from pyro_prme.inference.build import PRESETS, build, preset_settings
-from pyro_prme.inference.session import alone, default_dtype
+from pyro_prme.inference.session import session
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.topic_starts import STARTS
 from pyro_prme.inference.trainer import MODES, Trainer, TrainOptions
@@ -174,10 +174,9 @@ def load_run(folder: str | Path) -> SavedRun:
     folder = Path(folder)
     record = read_record(folder)
     tensors, vocabulary = read_tensors(folder, record), read_vocabulary(folder, record)
-    with alone(), damaged(folder), default_dtype(_DTYPES[record["dtype"]]), torch.random.fork_rng(devices=[]):
+    with damaged(folder), session(_DTYPES[record["dtype"]]):
         _check_sizes(record, tensors)
-        with pyro.settings.context(module_local_params=True):
-            model, guide = build(**record["sizes"], **record["settings"]["build"])
+        model, guide = build(**record["sizes"], **record["settings"]["build"])
         guide.plan(_any_batch(model))
         for part, module in (("model", model), ("guide", guide)):
             module.load_state_dict(_checked(module, _under(f"{part}.", tensors), part))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pyro
 import torch
 
 from pyro_prme.estimator import PRMETopicModel
+from pyro_prme.runs.run_folder import load_run
 from tests.robustness import toys
 from tests.robustness.trials import Outcome, generator
 
@@ -18,14 +21,18 @@ __all__ = ["trial"]
 
 _THREADS = 4
 _fitted: list[PRMETopicModel] = []
+_saved: list[Path] = []  # a run's folder
 _answers: dict[tuple[str, int], np.ndarray] = {}
-_ASKED = ("transform", "loadings", "correlations", "perplexity", "usage", "fit")
+_ASKED = ("transform", "loadings", "correlations", "perplexity", "usage", "fit", "pickle", "load")
 
 
 def trial(seed: int, number: int, folder: Path) -> Outcome:
     """Eight calls, of random kinds on random documents, by four threads at a time."""
     if not _fitted:
         _fitted.append(PRMETopicModel(4, max_iter=3, random_state=0).fit(toys.corpus()))
+        _saved.append(Path(tempfile.mkdtemp(dir=folder)))
+        for name, content in toys.run_files(folder).items():
+            (_saved[0] / name).write_bytes(content)
     rng = generator(seed, number)
     calls = [(str(rng.choice(_ASKED)), int(rng.integers(0, 5))) for _ in range(2 * _THREADS)]
     for call in calls:
@@ -58,6 +65,10 @@ def ask(what: str, part: int) -> np.ndarray:
         return np.array(posterior.perplexity(documents.split_tokens(0.5)))
     if what == "usage":
         return posterior.usage(documents).values
+    if what == "pickle":
+        return pickle.loads(pickle.dumps(_fitted[0])).transform(documents)
+    if what == "load":
+        return load_run(_saved[0]).posterior.topics().values
     return PRMETopicModel(3, max_iter=2, random_state=part).fit(toys.corpus()).components_
 
 

@@ -13,6 +13,7 @@ import tracemalloc
 from fnmatch import fnmatch
 
 import numpy as np
+import pyro
 import pytest
 import safetensors.torch
 import torch
@@ -99,6 +100,17 @@ def test_what_is_saved_is_loaded(tmp_path, given):
     assert run.posterior.proportions(counts()).shape == (30, 4)
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {"run.json", "state-1.safetensors", "vocabulary.txt"}
+
+
+def test_opening_a_run_leaves_pyro_s_param_store_and_torch_as_they_were(folder):
+    """The form of the model is found by running it, which must not register its networks outside of it."""
+
+    def world():
+        return sorted(pyro.get_param_store()), torch.get_rng_state().tolist(), torch.get_num_threads()
+
+    before = world()
+    load_run(folder)
+    assert world() == before
 
 
 @pytest.mark.parametrize("given", [{}, {"model": "hdp", "mode": "online"}, {"encoder": "words", "mode": "online"}])
