@@ -22,12 +22,12 @@ __all__ = ["PLAYS", "Play", "play", "write_plays"]
 
 #: The pictures by name, and the height in pixels that each needs in a notebook.
 PLAYS: dict[str, int] = {
-    "discs": 620,
-    "inverse_tail": 660,
-    "sticks": 640,
-    "written": 760,
-    "epsilon": 660,
-    "paintboxes": 700,
+    "discs": 640,
+    "inverse_tail": 840,
+    "sticks": 660,
+    "written": 870,
+    "epsilon": 680,
+    "paintboxes": 740,
 }
 
 
