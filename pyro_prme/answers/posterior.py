@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,19 @@ import torch
 import xarray as xr
 from scipy import sparse
 
+from pyro_prme.answers.correlations import (
+    correlation,
+    correlation_error,
+    correlation_interval,
+    third_moment,
+    third_moment_error,
+)
 from pyro_prme.answers.moments import mean_of
 from pyro_prme.answers.own_words import Layer, TokenPerplexities, token_perplexities
 from pyro_prme.answers.scores import completion_perplexity
 from pyro_prme.answers.sites import FUNCTION, SitePosterior
 from pyro_prme.answers.words_of_topics import RANKINGS, hellinger
-from pyro_prme.checks import choice, whole
+from pyro_prme.checks import choice, fraction, whole
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topics.claim import TopicFactors
@@ -23,10 +31,10 @@ from pyro_prme.inference.rules.topics.claim import TopicFactors
 if TYPE_CHECKING:
     from pyro_prme.corpora.splits import TokenSplit
 
-__all__ = ["Posterior", "third_moment"]
+__all__ = ["Posterior"]
 
 _USED = 0.99  # share of the tokens that the topics in use hold together
-_KINDS = ("function", "posterior")
+_KINDS = ("roots", "posterior", "function")
 
 
 class Posterior(SitePosterior):
@@ -175,25 +183,57 @@ class Posterior(SitePosterior):
 
     # Correlations over documents.
 
-    def topic_correlations(self, documents: Corpus | Any, kind: str = "function") -> xr.DataArray:
+    def topic_correlations(self, documents: Corpus | Any, kind: str = "roots") -> xr.DataArray:
         """Correlation of topics over the documents, dims (topic, other_topic).
 
         Args:
             documents: at least two.
-            kind: "function" correlates mu_f(h_n, ell_k), the random function's own; "posterior" the proportions.
+            kind: of what. "roots" is of the square roots of the proportions: which topics meet in the same documents,
+                where a document in which a topic is everything does not outweigh those in which it is something.
+                "posterior" is of the proportions themselves, and "function" of mu_f(h_n, ell_k), the random function's
+                own, a prior on the scale of logarithms. How the three agree with topics that meet in new documents is
+                measured by `benchmarks/paper/correlations.py`.
 
         Returns:
             Shape (K, K). A topic that does not vary has correlation 0 with the others.
         """
-        x = _standardised(self._values(documents, kind, "topic_correlations"))
-        correlations = np.clip(x.T @ x / len(x), -1, 1)
-        np.fill_diagonal(correlations, 1.0)
-        return self._labelled(correlations, "topic", "other_topic")
+        return self._labelled(
+            correlation(self._values(documents, kind, "topic_correlations")), "topic", "other_topic"
+        ).assign_attrs(kind=kind)
 
-    def third_moment(self, documents: Corpus | Any, i: int, j: int, k: int, kind: str = "function") -> float:
+    def topic_correlation_intervals(
+        self, documents: Corpus | Any, kind: str = "roots", level: float = 0.95
+    ) -> xr.Dataset:
+        """Correlations with limits, variables "correlation", "lower" and "upper", dims (topic, other_topic).
+
+        The limits hold over other documents of the same kind, with the topics as they are: how much topics change with
+        the seed of a fit is another question. A pair whose interval leaves zero out holds up.
+
+        Args:
+            documents, kind: see `topic_correlations`.
+            level: of each interval, one at a time.
+        """
+        values = self._values(documents, kind, "topic_correlation_intervals")
+        found = correlation(values)
+        lower, upper = correlation_interval(found, correlation_error(values), level)
+        parts = {"correlation": found, "lower": lower, "upper": upper}
+        labelled = {name: self._labelled(part, "topic", "other_topic") for name, part in parts.items()}
+        return xr.Dataset(labelled, attrs={"kind": kind, "level": level})
+
+    def third_moment(self, documents: Corpus | Any, i: int, j: int, k: int, kind: str = "roots") -> float:
         """The standardised third cross-moment of topics i, j and k over the documents; kind as `topic_correlations`."""
         topics = [self._topic(topic) for topic in (i, j, k)]
         return third_moment(self._values(documents, kind, "third_moment"), *topics)
+
+    def third_moment_interval(
+        self, documents: Corpus | Any, i: int, j: int, k: int, kind: str = "roots", level: float = 0.95
+    ) -> tuple[float, float]:
+        """Limits of `third_moment` over other documents of the same kind."""
+        topics = [self._topic(topic) for topic in (i, j, k)]
+        values = self._values(documents, kind, "third_moment_interval")
+        found = third_moment(values, *topics)
+        half = NormalDist().inv_cdf((1 + fraction("level", level)) / 2) * third_moment_error(values, *topics)
+        return found - half, found + half
 
     # Scores.
 
@@ -268,21 +308,9 @@ class Posterior(SitePosterior):
         """What correlations are taken of, shape (N, K)."""
         choice("kind", kind, _KINDS)
         if kind == "function" and not self.has("function"):
-            raise ValueError(f"{type(self.model).__name__} has no random function: ask {what} for kind='posterior'.")
+            raise ValueError(f"{type(self.model).__name__} has no random function: ask {what} for kind='roots'.")
         values = self.random_function(documents) if kind == "function" else self.proportions(documents)
+        values = np.sqrt(values) if kind == "roots" else values
         if len(values) < 2:
             raise ValueError("There is one document: correlations over documents need at least two.")
         return values.values
-
-
-def third_moment(values: np.ndarray, i: int, j: int, k: int) -> float:
-    """The standardised third cross-moment of three columns, over the documents; 0 where one does not vary."""
-    return float(_standardised(values[:, [i, j, k]]).prod(1).mean())
-
-
-def _standardised(values: np.ndarray) -> np.ndarray:
-    """Columns of mean 0 and variance 1; a column that does not vary, beyond rounding, becomes 0."""
-    centred = values - values.mean(0)
-    scale = values.std(0)
-    varies = scale > 1e-12 * np.abs(values).max(0)
-    return np.where(varies, centred / np.where(varies, scale, 1.0), 0.0)

@@ -49,6 +49,7 @@ from pyro_prme.runs.fitting import (
     FIT_DEFAULTS,
     check_options,
     check_paths,
+    correlations_that_hold,
     fit_in_folder,
     is_a_bound,
     prepared,
@@ -223,11 +224,14 @@ def topics(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Print the topics in use, largest first, with their top words and strongest correlations."""
+    """Print the topics in use, largest first, with their top words and strongest correlations.
+
+    Correlations are over the documents of the fit; those whose 95% interval has zero in it are left out.
+    """
     whole("--words", words)
     whole("--correlations", correlations, 0)
     saved = load_run(run)
-    matrix = saved.summary.get("topic_correlations")
+    matrix = correlations_that_hold(saved.summary)
     if matrix is None and correlations:
         echo("no correlations yet: they come with the last epoch of `prme fit`", err=True)
     rows = topic_rows(saved.posterior, matrix, words=words, by=by, others=correlations)

@@ -12,7 +12,7 @@ from pyro_prme.cli.show import topic_lines, topic_rows
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.readers import load_corpus
 from pyro_prme.explorer.writing import explore
-from pyro_prme.runs.fitting import fit_in_folder
+from pyro_prme.runs.fitting import correlations_that_hold, fit_in_folder
 from pyro_prme.runs.run_files import check_new, is_run
 from pyro_prme.runs.run_folder import load_run, make_trainer, resume, settings_of
 
@@ -49,10 +49,8 @@ def run_demo(folder: Path, quick: bool, say: Callable[[str], None]) -> None:
         fitted[name] = fit_in_folder(run, trainer, settings, corpus, epochs, splits[0.9])
     run = folder / ("prme-quick" if quick else "prme")
     saved = load_run(run)
-    rows = topic_rows(saved.posterior, saved.summary["topic_correlations"], by="frex")
-    say(
-        f"\nThe largest of {len(rows)} topics of PRME, with those that its random function correlates most with each:\n"
-    )
+    rows = topic_rows(saved.posterior, correlations_that_hold(saved.summary), by="frex")
+    say(f"\nThe largest of {len(rows)} topics of PRME, with those that it correlates most with in the same chapters:\n")
     for line in topic_lines(rows, most=20):
         say(line)
     say("\nPerplexity of the hidden words of new chapters (lower is better), by the share of words seen:\n")

@@ -13,7 +13,6 @@ import typer
 from pyro_prme.checks import choice, whole
 from pyro_prme.cli.show import corpus_of_run, echo
 from pyro_prme.corpora.corpus import Corpus
-from pyro_prme.runs.fitting import correlation_kind
 from pyro_prme.runs.run_folder import SavedRun, load_run
 
 __all__ = ["PICTURES", "Picture", "plot"]
@@ -45,7 +44,7 @@ def _plots() -> Any:
 
 def _correlations(name: str) -> Callable[[SavedRun, Corpus, int], Any]:
     def draw(run: SavedRun, corpus: Corpus, seed: int) -> Any:
-        return getattr(_plots(), name)(run.posterior, corpus, kind=correlation_kind(run.posterior))
+        return getattr(_plots(), name)(run.posterior, corpus)
 
     return draw
 

@@ -100,7 +100,7 @@ def topic_rows(
 
     Args:
         posterior: of a fitted model.
-        correlations: shape (K, K), or None to leave them out.
+        correlations: shape (K, K), NaN for those that are not to be named; None to leave all out.
         words: number of words.
         by: how they are ranked, see `Posterior.top_words`.
         others: number of correlated topics, the strongest first, whatever the sign.
@@ -112,7 +112,7 @@ def topic_rows(
     for k in used:
         row: dict[str, Any] = {"topic": int(k), "share": float(usage[k]), "words": [str(word) for word in table.loc[k]]}
         if correlations is not None:
-            rest = used[used != k]
+            rest = used[(used != k) & np.isfinite(correlations[k, used])]
             strongest = rest[np.argsort(-np.abs(correlations[k, rest]), kind="stable")[:others]]
             row["correlations"] = [{"topic": int(j), "correlation": float(correlations[k, j])} for j in strongest]
         rows.append(row)

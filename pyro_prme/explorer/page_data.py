@@ -13,7 +13,6 @@ from pyro_prme.answers.posterior import Posterior
 from pyro_prme.answers.words_of_topics import frex
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.models.prme import ShapePRME
-from pyro_prme.runs.fitting import correlation_kind
 
 __all__ = ["PageData", "page_data"]
 
@@ -34,7 +33,7 @@ class PageData:
         topics: E theta over the words of the page, shape (T, W).
         labels: numbers of the four words of the page that stand first in each topic by FREX, shape (T, 4).
         correlations: of the topics over the documents of the page, shape (T, T).
-        correlation_kind: "function" or "posterior", see `Posterior.topic_correlations`.
+        correlation_kind: see `Posterior.topic_correlations`.
         order: positions of topics such that neighbours correlate, shape (T,).
         vocabulary: W words.
         all_words: D, the size of the whole vocabulary.
@@ -116,9 +115,9 @@ def page_data(
     words = _words(corpus, max_words)
     shares = posterior.proportions(part).values  # (N, K)
     has_places = {"places", "embedding"} <= set(getattr(posterior.model, "roles", {}))
-    kind = correlation_kind(posterior)
     topics, usage = posterior.topics().values[np.ix_(used, words)], posterior.usage().values[used]
-    correlations = posterior.topic_correlations(part, kind=kind).values[np.ix_(used, used)]
+    correlations = posterior.topic_correlations(part)
+    kind, correlations = str(correlations.attrs["kind"]), correlations.values[np.ix_(used, used)]
     coordinates, half, loadings, weights = _map(posterior, part, shares, used, has_places)
     return PageData(
         title=title,

@@ -91,7 +91,11 @@ def _chosen(
 
 
 def _meaning(kind: str) -> str:
-    return r"random function $\mu_f(h_n,\ell_k)$" if kind == "function" else "posterior proportions"
+    return {
+        "function": r"random function $\mu_f(h_n,\ell_k)$",
+        "posterior": "posterior proportions",
+        "roots": "square roots of the proportions",
+    }[kind]
 
 
 def plot_correlations(
@@ -99,7 +103,7 @@ def plot_correlations(
     corpus: Corpus,
     topics: Sequence[int] | None = None,
     *,
-    kind: str = "function",
+    kind: str = "roots",
     num_topics: int = 30,
     num_words: int = 3,
     by: str = "frex",
@@ -111,10 +115,10 @@ def plot_correlations(
     without colours shows the sign too. In axes of yours, labels shrink to the size of the cells.
 
     Args:
-        posterior: of a fitted model; an HDP has only kind="posterior".
+        posterior: of a fitted model.
         corpus: documents over which to correlate.
         topics: which to show; default the `num_topics` most used of those that hold 99% of the tokens.
-        kind: "function" or "posterior", see `Posterior.topic_correlations`.
+        kind: "roots", "posterior" or "function", see `Posterior.topic_correlations`.
         num_topics: see above.
         num_words: top words in a topic's label.
         by: how words are ranked, see `Posterior.top_words`.
@@ -146,7 +150,7 @@ def plot_correlation_graph(
     corpus: Corpus,
     topics: Sequence[int] | None = None,
     *,
-    kind: str = "function",
+    kind: str = "roots",
     num_topics: int = 30,
     num_edges: int = 30,
     num_words: int = 3,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from pyro_prme.answers.posterior import Posterior
@@ -24,7 +25,8 @@ __all__ = [
     "FIT_DEFAULTS",
     "check_options",
     "check_paths",
-    "correlation_kind",
+    "correlations_that_hold",
+    "correlations_to_keep",
     "fit_in_folder",
     "is_a_bound",
     "known_words",
@@ -42,6 +44,9 @@ FIT_DEFAULTS: dict[str, Any] = {
     "max_df": "1.0",
     "stop_words": None,
 }
+
+#: Names in a run's summary of the limits of the correlations' intervals.
+LOWER, UPPER = "topic_correlations_lower", "topic_correlations_upper"
 
 _SAVING = 0.1  # most of the time that checkpoints may take
 
@@ -98,8 +103,7 @@ def _fit(
                 cost = saved - begin
 
         trainer.fit(max(0, epochs - done), after_epoch)
-    correlations = posterior.topic_correlations(corpus, kind=correlation_kind(posterior)).values
-    save_run(folder, trainer, settings, corpus.vocabulary, {"topic_correlations": correlations})
+    save_run(folder, trainer, settings, corpus.vocabulary, correlations_to_keep(posterior, corpus))
     return posterior
 
 
@@ -108,9 +112,19 @@ def is_a_bound(record: Mapping[str, Any]) -> bool:
     return "log probability" not in record.get("bound_name", "")
 
 
-def correlation_kind(posterior: Posterior) -> str:
-    """The random function's own correlations where the model has one, else those of the proportions."""
-    return "function" if posterior.has("function") else "posterior"
+def correlations_to_keep(posterior: Posterior, corpus: Corpus) -> dict[str, np.ndarray]:
+    """Correlations over the documents and the limits of their intervals, as a run keeps them in its summary."""
+    found = posterior.topic_correlation_intervals(corpus)
+    names = {"correlation": "topic_correlations", "lower": LOWER, "upper": UPPER}
+    return {name: found[part].values for part, name in names.items()}
+
+
+def correlations_that_hold(summary: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """The correlations of a run's summary, those whose interval has zero in it as NaN; None if there are none."""
+    found = summary.get("topic_correlations")
+    if found is None or LOWER not in summary or UPPER not in summary:
+        return found
+    return np.where((summary[LOWER] > 0) | (summary[UPPER] < 0), found, np.nan)
 
 
 def option_of(name: str) -> str:

@@ -266,9 +266,9 @@ def _check_sizes(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
 
 
 def _check_summary(summary: Mapping[str, np.ndarray], num_topics: int) -> None:
-    correlations = summary.get("topic_correlations")
-    if correlations is not None and correlations.shape != (num_topics, num_topics):
-        raise ValueError(f"its correlations have shape {correlations.shape}, and there are {num_topics} topics")
+    for name, found in summary.items():
+        if name.startswith("topic_correlations") and found.shape != (num_topics, num_topics):
+            raise ValueError(f"its correlations have shape {found.shape}, and there are {num_topics} topics")
 
 
 def _check_continues(folder: Path, record: Mapping[str, Any]) -> None:

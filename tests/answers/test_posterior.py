@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 
 from pyro_prme import Posterior, Trainer, TrainOptions, build
-from pyro_prme.answers.posterior import third_moment
+from pyro_prme.answers.correlations import third_moment, third_moment_error
 from pyro_prme.answers.scores import completion_perplexity
 from pyro_prme.answers.words_of_topics import frex, hellinger, lift
 from pyro_prme.corpora.corpus import Corpus
@@ -166,21 +166,42 @@ def test_a_document_without_words_gets_the_prior(hdp):
 
 def test_correlations_by_hand(prme, hdp):
     function = prme.random_function(corpus()).values
-    correlations = prme.topic_correlations(corpus())
+    correlations = prme.topic_correlations(corpus(), kind="function")
     assert correlations.dims == ("topic", "other_topic")
     np.testing.assert_allclose(correlations, np.corrcoef(function.T), atol=1e-9)
     for posterior in (prme, hdp):
         proportions = posterior.proportions(corpus()).values
         by_hand = np.corrcoef(proportions.T)
         np.testing.assert_allclose(posterior.topic_correlations(corpus(), kind="posterior"), by_hand, atol=1e-9)
+        by_hand = np.corrcoef(np.sqrt(proportions).T)
+        np.testing.assert_allclose(posterior.topic_correlations(corpus()), by_hand, atol=1e-9)
     same = sparse.vstack([corpus().counts[:1]] * 3)
     np.testing.assert_array_equal(hdp.topic_correlations(same, kind="posterior"), np.eye(NUM_TOPICS))
+
+
+def test_intervals_of_correlations_by_hand(prme):
+    found = prme.topic_correlation_intervals(corpus(), level=0.9)
+    np.testing.assert_array_equal(found["correlation"], prme.topic_correlations(corpus()))
+    x = np.sqrt(prme.proportions(corpus()).values[:, [1, 3]])
+    z = (x - x.mean(0)) / x.std(0)
+    r = (z[:, 0] * z[:, 1]).mean()
+    error = np.sqrt(((z[:, 0] * z[:, 1] - r / 2 * (z**2).sum(1)) ** 2).mean() / NUM_DOCUMENTS)
+    middle, half = np.arctanh(r), 1.6448536 * error / (1 - r**2)
+    assert float(found["lower"][1, 3]) == pytest.approx(np.tanh(middle - half))
+    assert float(found["upper"][1, 3]) == pytest.approx(np.tanh(middle + half))
+    assert (found.attrs["kind"], found.attrs["level"]) == ("roots", 0.9)
 
 
 def test_third_moments_by_hand(prme):
     x = prme.random_function(corpus()).values[:, [0, 1, 3]]
     z = (x - x.mean(0)) / x.std(0)
-    assert prme.third_moment(corpus(), 0, 1, 3) == pytest.approx((z[:, 0] * z[:, 1] * z[:, 2]).mean())
+    m = (z[:, 0] * z[:, 1] * z[:, 2]).mean()
+    assert prme.third_moment(corpus(), 0, 1, 3, kind="function") == pytest.approx(m)
+    roots = np.sqrt(prme.proportions(corpus()).values)
+    assert prme.third_moment(corpus(), 0, 1, 3) == pytest.approx(third_moment(roots, 0, 1, 3))
+    lower, upper = prme.third_moment_interval(corpus(), 0, 1, 3, level=0.9)
+    assert (lower + upper) / 2 == pytest.approx(third_moment(roots, 0, 1, 3))
+    assert (upper - lower) / 2 == pytest.approx(1.6448536 * third_moment_error(roots, 0, 1, 3))
     pi = prme.proportions(corpus()).values
     assert prme.third_moment(corpus(), 2, 0, 2, kind="posterior") == pytest.approx(third_moment(pi, 2, 0, 2))
     assert third_moment(np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 5.0]]), 0, 1, 1) == 0
@@ -220,10 +241,10 @@ def test_an_hdp_has_no_random_function(hdp):
             getattr(hdp, ask)(corpus())
     with pytest.raises(ValueError, match="HDP has no ell"):
         hdp.topic_embeddings()
-    with pytest.raises(ValueError, match="ask topic_correlations for kind='posterior'"):
-        hdp.topic_correlations(corpus())
-    with pytest.raises(ValueError, match="ask third_moment for kind='posterior'"):
-        hdp.third_moment(corpus(), 0, 1, 2)
+    with pytest.raises(ValueError, match="ask topic_correlations for kind='roots'"):
+        hdp.topic_correlations(corpus(), kind="function")
+    with pytest.raises(ValueError, match="ask third_moment for kind='roots'"):
+        hdp.third_moment(corpus(), 0, 1, 2, kind="function")
 
 
 def test_the_perplexity_of_a_corpus_is_that_of_its_default_split(prme):

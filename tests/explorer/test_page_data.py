@@ -55,14 +55,14 @@ def test_weights_are_those_of_the_sticks_where_f_is_in_the_scale(scale_fit):
 def test_a_model_without_places_has_a_map_without_paint(hdp_fit):
     data = page_data(*hdp_fit)
     assert data.loadings is None
-    assert data.correlation_kind == "posterior"
+    assert data.correlation_kind == "roots"
     assert data.coordinates.shape == (60, 2)
 
 
-def test_diln_has_correlations_of_its_function_and_no_places():
+def test_diln_has_correlations_and_no_places():
     posterior, corpus = fitted(model="diln")
     data = page_data(posterior, corpus)
-    whole = posterior.topic_correlations(corpus, kind="function").values
+    whole = posterior.topic_correlations(corpus).values
     np.testing.assert_allclose(data.correlations, whole[np.ix_(data.topic_numbers, data.topic_numbers)])
     assert data.loadings is None
 

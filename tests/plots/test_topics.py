@@ -100,9 +100,9 @@ def test_labels_fit_the_rows_of_given_axes(corpus, plot, low):
         assert all(low.y1 <= high.y0 + 1 for low, high in pairwise(boxes))
 
 
-def test_an_hdp_has_posterior_correlations_only(corpus):
+def test_an_hdp_has_no_correlations_of_a_function(corpus):
     hdp = posterior_of(corpus, "hdp")
     for plot in (plots.plot_correlations, plots.plot_correlation_graph):
-        plot(hdp, corpus, kind="posterior")
-        with pytest.raises(ValueError, match="kind='posterior'"):
-            plot(hdp, corpus)
+        plot(hdp, corpus)
+        with pytest.raises(ValueError, match="kind='roots'"):
+            plot(hdp, corpus, kind="function")

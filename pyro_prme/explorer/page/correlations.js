@@ -8,7 +8,7 @@ function drawCorrelations() {
   for (let s = 0; s < data.T; s++) for (let t = s + 1; t < data.T; t++) pairs.push([s, t, data.correlation(s, t)]);
   pairs.sort((a, b) => b[2] - a[2]);
   most = Math.max(...pairs.map((p) => Math.abs(p[2])), 0.01);
-  const what = data.correlationKind === "function" ? "random function\u2019s mean" : "topics\u2019 shares";
+  const what = { function: "random function\u2019s mean", posterior: "topics\u2019 shares", roots: "square roots of the topics\u2019 shares" }[data.correlationKind];
   const canvas = el("canvas", { id: "matrix", tabindex: 0, role: "application", "aria-roledescription": "matrix", "aria-label": "Correlation matrix. Arrow keys move, Enter lays the two topics over each other on the map; the tables below say the same." });
   const list = (title, some) => el("section", {}, el("h3", {}, title), el("ol", { class: "list" }, some.map(([s, t, r]) => el("li", {}, el("button", { type: "button", class: "row tall", onclick: () => set({ topic: s, other: t }) },
     el("span", { class: "value" }, signed(r)), el("span", { class: "word" }, label(s), el("br"), label(t)))))));
