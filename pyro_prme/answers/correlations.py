@@ -41,6 +41,7 @@ def correlation_error(values: np.ndarray) -> np.ndarray:
     both, one = squares.T @ squares / num, (z**3).T @ z / num  # E z_i^2 z_j^2 and E z_i^3 z_j
     fourth = np.diag(both)
     variance = both - r * (one + one.T) + r**2 / 4 * (fourth[:, None] + fourth + 2 * both)
+    np.fill_diagonal(variance, 0.0)
     return np.sqrt(np.maximum(variance, 0) / num)
 
 

@@ -309,8 +309,7 @@ class Posterior(SitePosterior):
         choice("kind", kind, _KINDS)
         if kind == "function" and not self.has("function"):
             raise ValueError(f"{type(self.model).__name__} has no random function: ask {what} for kind='roots'.")
-        values = self.random_function(documents) if kind == "function" else self.proportions(documents)
-        values = np.sqrt(values) if kind == "roots" else values
-        if len(values) < 2:
+        found = self.random_function(documents) if kind == "function" else self.proportions(documents)
+        if len(found) < 2:
             raise ValueError("There is one document: correlations over documents need at least two.")
-        return values.values
+        return np.sqrt(found.values) if kind == "roots" else found.values

@@ -116,8 +116,8 @@ def page_data(
     shares = posterior.proportions(part).values  # (N, K)
     has_places = {"places", "embedding"} <= set(getattr(posterior.model, "roles", {}))
     topics, usage = posterior.topics().values[np.ix_(used, words)], posterior.usage().values[used]
-    correlations = posterior.topic_correlations(part)
-    kind, correlations = str(correlations.attrs["kind"]), correlations.values[np.ix_(used, used)]
+    found = posterior.topic_correlations(part)
+    kind, correlations = str(found.attrs["kind"]), found.values[np.ix_(used, used)]
     coordinates, half, loadings, weights = _map(posterior, part, shares, used, has_places)
     return PageData(
         title=title,

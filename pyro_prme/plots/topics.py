@@ -94,7 +94,7 @@ def _meaning(kind: str) -> str:
     return {
         "function": r"random function $\mu_f(h_n,\ell_k)$",
         "posterior": "posterior proportions",
-        "roots": "square roots of the proportions",
+        "roots": "square roots of shares",
     }[kind]
 
 

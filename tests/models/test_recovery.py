@@ -7,7 +7,8 @@ from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from pyro_prme import Batch
-from pyro_prme.answers.posterior import Posterior, third_moment
+from pyro_prme.answers.correlations import third_moment
+from pyro_prme.answers.posterior import Posterior
 from pyro_prme.answers.scores import completion_perplexity
 from pyro_prme.inference.build import build
 from pyro_prme.inference.topic_guide import Counts
