@@ -29,6 +29,7 @@ from .models.prme import PRME, ShapePRME
 from .models.real_rows import BinaryPRME, GaussianPRME
 from .models.simulation import simulate, simulate_corpus
 from .models.topic_model import HDP, TopicModel
+from .runs.mixing import save_mix
 from .runs.run_folder import load_run, save_run
 
 __version__: str
@@ -79,6 +80,7 @@ __all__ = [
     "load_corpus",
     "load_run",
     "save_corpus",
+    "save_mix",
     "save_run",
     "simulate",
     "simulate_corpus",

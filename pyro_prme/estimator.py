@@ -15,7 +15,7 @@ from pyro_prme.answers.fitted import FittedTopicModel
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, refusal, size, whole
 from pyro_prme.corpora.batch import Batch
-from pyro_prme.inference.build import MODELS, PRESETS, build, preset_settings
+from pyro_prme.inference.build import INFERENCES, MODELS, PRESETS, build, check_passes, preset_settings
 from pyro_prme.inference.session import session
 from pyro_prme.inference.topic_guide import Counts
 from pyro_prme.inference.topic_starts import STARTS
@@ -53,6 +53,8 @@ class PRMETopicModel(FittedTopicModel):
         decay: kappa of the same; None for the preset's.
         own_words: put a layer of repeated words below the topics, see `OwnWords`. `posterior_.token_perplexities`
             scores by it; `perplexity` and `score` are by the topics alone.
+        inference: one of `build.INFERENCES`; None for the preset's. "gibbs" samples topics and loadings of the models
+            "prme" and "hdp", and averages the topics over states after 20 passes.
         start: a key of `starts.STARTS`.
         total_samples: documents that the stream of `partial_fit` stands for.
         random_state: decides the start, the order of documents and all noise.
@@ -94,6 +96,7 @@ class PRMETopicModel(FittedTopicModel):
         delay: float | None = None,
         decay: float | None = None,
         own_words: bool = False,
+        inference: str | None = None,
         start: str = "kmeans",
         total_samples: int = 1_000_000,
         random_state: int | np.random.RandomState | None = None,
@@ -115,6 +118,7 @@ class PRMETopicModel(FittedTopicModel):
         self.delay = delay
         self.decay = decay
         self.own_words = own_words
+        self.inference = inference
         self.start = start
         self.total_samples = total_samples
         self.random_state = random_state
@@ -126,6 +130,7 @@ class PRMETopicModel(FittedTopicModel):
     def fit(self, X: Any, y: Any = None) -> PRMETopicModel:
         """Fits the model to documents (N, D); those without words are left out."""
         self._check_settings()
+        check_passes("max_iter", self.max_iter, self._settings_of(build))
         counts = self._with_words(self._counts(X, reset=True))
         self._begin(counts, counts.shape[0], self.mode)
         with session(), tqdm(total=self.max_iter, disable=not self.verbose, unit="epoch") as bar:
@@ -213,6 +218,8 @@ class PRMETopicModel(FittedTopicModel):
         known: dict[str, Iterable[str]] = {"model": MODELS, "preset": PRESETS, "mode": MODES, "start": STARTS}
         for name, names in known.items():
             choice(name, getattr(self, name), names)
+        if self.inference is not None:
+            choice("inference", self.inference, INFERENCES)
         for name in self.get_params(deep=False).keys() & SETTINGS.keys():
             value = getattr(self, name)
             if value is not None or name in ("alpha", "batch_size"):  # None: the preset's

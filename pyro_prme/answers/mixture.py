@@ -57,6 +57,8 @@ class Mixture(Posterior):
                 raise ValueError(f"A part of the mixture is a {type(part).__name__}: give posteriors.")
             if not part.has("topics"):
                 raise ValueError("A part of the mixture has no topics: say by `roles` which site they are.")
+            if part.has("repeats"):
+                raise ValueError("A part of the mixture has a layer of own words, which has no mean: mix plain models.")
         first = self.parts[0]
         self.vocabulary = first.vocabulary
         for part in self.parts[1:]:
@@ -77,6 +79,10 @@ class Mixture(Posterior):
     def num_topics(self) -> int:
         """Of all parts together."""
         return sum(part.num_topics for part in self.parts)
+
+    def has(self, role: str) -> bool:
+        """Whether it can be asked for a role: topics alone are shared by all parts."""
+        return role == "topics"
 
     def factors(self) -> xr.DataArray:
         """E theta of all parts, dims (topic, word)."""
@@ -109,7 +115,9 @@ class Mixture(Posterior):
 
     similar_topics = _refused(_LABELS)
     topic_correlations = _refused(_LABELS)
+    topic_correlation_intervals = _refused(_LABELS)
     third_moment = _refused(_LABELS)
+    third_moment_interval = _refused(_LABELS)
     topic_embeddings = _refused(_PLACES)
     embeddings = _refused(_PLACES)
     random_function = _refused(_PLACES)
@@ -120,7 +128,6 @@ class Mixture(Posterior):
     draws = _refused(_SITES)
     ask = _refused(_SITES)
     point = _refused(_SITES)
-    has = _refused(_SITES)
     guide = property(_refused("Each fit has a guide of its own"))  # type: ignore[assignment]
     model = property(_refused("Each fit has a model of its own"))
     roles = property(_refused(_SITES))

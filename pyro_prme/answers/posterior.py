@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,17 @@ class Posterior(SitePosterior):
         roles: sites by role ("topics", "loadings", "places", "embedding", "function"), over those of the guide.
         batch_size: documents handled at a time.
     """
+
+    @staticmethod
+    def mix(parts: Sequence[Posterior]) -> Posterior:
+        """One posterior whose predictions are the mean of those of several, such as fits with different seeds.
+
+        Args:
+            parts: posteriors of topic models with the same words, see `mixture.Mixture` for what it answers.
+        """
+        from pyro_prme.answers.mixture import Mixture
+
+        return Mixture(parts)
 
     def _headline(self) -> list[str]:
         if "topics" not in self.roles:

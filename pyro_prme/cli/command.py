@@ -6,7 +6,7 @@ import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -17,6 +17,7 @@ from pyro_prme.checks import fraction, whole
 from pyro_prme.cli.demo import run_demo
 from pyro_prme.cli.entry import HELP, VERSION_HELP
 from pyro_prme.cli.explore import explore, next_commands
+from pyro_prme.cli.mix import mix, part_name
 from pyro_prme.cli.pack import pack
 from pyro_prme.cli.plot import plot
 from pyro_prme.cli.show import (
@@ -43,7 +44,7 @@ from pyro_prme.cli.together import (
 from pyro_prme.corpora.files import write_whole
 from pyro_prme.corpora.readers import load_corpus
 from pyro_prme.corpora.text import frequent_stop_words
-from pyro_prme.inference.build import MODELS, PRESETS
+from pyro_prme.inference.build import INFERENCES, MODELS, PRESETS, check_passes
 from pyro_prme.inference.workers import Workers, working_together
 from pyro_prme.runs.fitting import (
     FIT_DEFAULTS,
@@ -55,6 +56,7 @@ from pyro_prme.runs.fitting import (
     prepared,
     same_settings,
 )
+from pyro_prme.runs.mixing import is_mix, write_mix
 from pyro_prme.runs.run_files import check_new, is_run, need_files, read_record
 from pyro_prme.runs.run_folder import load_run, make_trainer, resume, settings_of, was_fitted_to
 from pyro_prme.runs.stopping import Stopped, stop_signals
@@ -133,6 +135,12 @@ def fit(
         str | None, typer.Option(help="Keep words in at most so many documents, or such a share.")
     ] = None,
     stop_words: Annotated[str | None, typer.Option(help="Words to drop: english, or a file of them.")] = None,
+    inference: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(INFERENCES)} (sampling).", show_default="updates")
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(help="Fits, with seeds from --seed on, that are asked as one: their mean predicts better.")
+    ] = 1,
     resume_run: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, with its own settings.")
     ] = False,
@@ -148,44 +156,68 @@ def fit(
     Example: prme fit corpus.ldac --vocab vocab.txt --topics 100 --out run/
     """
     given: dict[str, Any] = {"num_topics": topics, "model": model, "mode": mode, "batch_size": batch_size}
-    given |= {"seed": seed, "alpha": alpha, "beta": beta, "gamma0": gamma0, "own_words": own_words}
+    given |= {"seed": seed, "alpha": alpha, "beta": beta, "gamma0": gamma0}
+    given |= {"own_words": own_words, "inference": inference}
     asked: dict[str, Any] = {"preset": preset, "epochs": epochs, "held_out": held_out}
     asked |= {"min_df": min_df, "max_df": max_df, "stop_words": stop_words}
     asked = {name: value for name, value in asked.items() if value is not None}
     check_options(given | asked)
     check_paths(corpus, vocab, asked)
     whole("--workers", workers)
-    resume_run = resume_run or (restarted() and is_run(out))
-    if resume_run:
-        record = read_record(out)
-        need_files(out, record)
-        settings = same_settings(record["settings"], given | asked)
-    else:
-        if not under_torchrun():
-            check_new(out)
-        chosen = given | {"num_topics": 100 if topics is None else topics}
-        settings = settings_of("default" if preset is None else preset, **chosen)
-        settings["fit"] = FIT_DEFAULTS | asked
+    whole("--seeds", seeds)
+    resume_run = resume_run or (restarted() and any(is_run(folder) for folder in (out, out / part_name(0))))
+    if not resume_run and not under_torchrun():
+        check_new(out)
+    folders = [out] if seeds == 1 else [out / part_name(i) for i in range(seeds)]
+    goes_on = seed is None and resume_run and is_run(folders[0])
+    first = int(read_record(folders[0])["settings"]["build"]["seed"]) if goes_on else seed or 0
+    jobs: list[Job] = []
+    for i, folder in enumerate(folders):
+        wanted = given if seeds == 1 else given | {"seed": first + i}
+        resuming = resume_run and (seeds == 1 or is_run(folder))
+        jobs.append(Job(folder, _settings(folder, wanted, asked, resuming), resuming))
     if workers > 1 and not under_torchrun():
         again_with_workers(workers, without_option(sys.argv[1:], "--workers"))
+    again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out)]
+    again += ["--seeds", str(seeds), "--resume"] if seeds > 1 else ["--resume"]
     with working_together() as team, team_output(team):
-        _fit(corpus, vocab, out, settings, resume_run, team, by_default=topics is None and not resume_run)
+        for job in jobs:
+            by_default = topics is None and not job.resuming
+            _fit(corpus, vocab, job, jobs[0].settings["build"]["seed"], team, shlex.join(again), by_default=by_default)
+        if team.leads and seeds > 1:
+            write_mix(out, [folder.name for folder in folders])
+            echo(f"{out}: the mean of {seeds} fits. Next: prme evaluate {shlex.quote(str(out))} test.ldac")
+
+
+class Job(NamedTuple):
+    """One fit: the folder of its run, its settings, and whether it goes on."""
+
+    folder: Path
+    settings: dict[str, Any]
+    resuming: bool
+
+
+def _settings(folder: Path, given: dict[str, Any], asked: dict[str, Any], resuming: bool) -> dict[str, Any]:
+    """Settings of a fit: those of the run that goes on, or those that were asked for."""
+    if resuming:
+        record = read_record(folder)
+        need_files(folder, record)
+        return same_settings(record["settings"], given | asked)
+    chosen = given | {"num_topics": given["num_topics"] or 100}
+    settings: dict[str, Any] = settings_of(asked.get("preset", "default"), **chosen)
+    settings["fit"] = FIT_DEFAULTS | asked
+    check_passes("--epochs", settings["fit"]["epochs"], settings["build"])
+    return settings
 
 
 def _fit(
-    corpus: str,
-    vocab: Path | None,
-    out: Path,
-    settings: dict[str, Any],
-    resume_run: bool,
-    team: Workers,
-    *,
-    by_default: bool,
+    corpus: str, vocab: Path | None, job: Job, split_seed: int, team: Workers, again: str, *, by_default: bool
 ) -> None:
     """Reads, fits and saves; then says how it went. A number of topics by default is questioned where it is large."""
     documents = load_corpus(corpus, vocab=vocab)
-    train, test = prepared(documents, settings, vocab)
-    split = None if test is None else test.split_tokens(0.9, seed=settings["build"]["seed"])
+    out, settings, resume_run = job
+    train, test = prepared(documents, settings, vocab, split_seed)
+    split = None if test is None else test.split_tokens(0.9, seed=split_seed)
     common = frequent_stop_words(train.vocabulary, np.asarray(train.counts.sum(axis=0)).ravel())
     if common and settings["fit"]["stop_words"] is None:
         named = ", ".join(common[:3])
@@ -205,8 +237,7 @@ def _fit(
                 trainer = make_trainer(train.counts, settings, workers=team)
             posterior = fit_in_folder(out, trainer, settings, train, settings["fit"]["epochs"], split)
     except KeyboardInterrupt as stop:
-        again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out), "--resume"]
-        raise _stopped(stop, out, shlex.join(again)) from None
+        raise _stopped(stop, out, again) from None
     last = trainer.history[-1]
     score = held_out_score(trainer.history)
     used = f"{posterior.num_topics_used} of {settings['build']['num_topics']} topics in use"
@@ -232,7 +263,9 @@ def topics(
     whole("--correlations", correlations, 0)
     saved = load_run(run)
     matrix = correlations_that_hold(saved.summary)
-    if matrix is None and correlations:
+    if saved.parts and correlations:
+        echo("no correlations: topics of different parts have none; ask a part, such as RUN/part-1", err=True)
+    elif matrix is None and correlations:
         echo("no correlations yet: they come with the last epoch of `prme fit`", err=True)
     rows = topic_rows(saved.posterior, matrix, words=words, by=by, others=correlations)
     if json:
@@ -295,8 +328,9 @@ def evaluate(
 
     Perplexity of hidden words, given 90, 50 and 10 percent of each document (lower is better); NPMI coherence of the
     ten top words in these documents (higher is better) and diversity of the topics (1: no shared top words), both of
-    the topics in use. Perplexity is by the topics alone; a run with --own-words has three numbers more for each share,
-    by its layer: of all hidden words, of those that the seen part has too (repeated), and of the others (new).
+    the topics in use; of a mixture, the means over its parts. Perplexity is by the topics alone; a run with --own-words
+    has three numbers more for each share, by its layer: of all hidden words, of those that the seen part has too
+    (repeated), and of the others (new).
 
     Example: prme evaluate run/ test.ldac
     """
@@ -307,7 +341,8 @@ def evaluate(
     posterior = saved.posterior
     if was_fitted_to(run, documents.counts, documents.vocabulary):
         echo("warning: the run was fitted to these documents, so that the scores are better than on new ones", err=True)
-    used = posterior.topics(posterior.num_topics_used).values
+    parts = getattr(posterior, "parts", (posterior,))
+    topics_used = [part.topics(part.num_topics_used).values for part in parts]
     splits = {f"{share:g}": documents.split_tokens(share, seed) for share in shares}
     perplexity = {share: posterior.perplexity(split) for share, split in splits.items()}
     top = min(10, len(saved.vocabulary)), min(25, len(saved.vocabulary))
@@ -317,8 +352,8 @@ def evaluate(
         of_tokens = posterior.token_perplexities(split)._asdict()
         scores |= {f"own_words_{share}_{kind}": value for kind, value in of_tokens.items()}
     scores |= {
-        "npmi": float(np.mean(npmi_coherence(used, documents, top[0]))),
-        "diversity": topic_diversity(used, top[1]),
+        "npmi": float(np.mean([npmi_coherence(used, documents, top[0]).mean() for used in topics_used])),
+        "diversity": float(np.mean([topic_diversity(used, top[1]) for used in topics_used])),
     }
     echo(as_table(scores, json, csv))
 
@@ -331,10 +366,17 @@ def info(
     csv: Csv = False,
 ) -> None:
     """Sizes of a corpus, or settings and state of a run."""
-    if not is_run(what):
+    if not is_run(what) and not is_mix(what):
         echo(as_table(load_corpus(what, vocab=vocab).summary(), json, csv))
         return
     saved = load_run(what)
+    if saved.parts:
+        echo(
+            as_table(
+                {"pyro_prme": saved.version, "parts": len(saved.parts), "each": "see prme info RUN/part-1"}, json, csv
+            )
+        )
+        return
     table: dict[str, Any] = {"pyro_prme": saved.version, "epochs": len(saved.history)}
     table |= {key: value for key, value in saved.history[-1].items() if key not in ("epoch", "documents", "terms")}
     table |= {"vocabulary": len(saved.vocabulary), "documents": saved.model.num_documents}
@@ -361,6 +403,7 @@ def demo(
 app.command()(explore)
 app.command()(plot)
 app.command()(pack)
+app.command()(mix)
 
 
 def main() -> None:

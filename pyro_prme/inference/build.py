@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ __all__ = [
     "PRESETS",
     "TOPICS",
     "build",
+    "check_passes",
     "preset_settings",
 ]
 
@@ -113,7 +115,7 @@ def build(
     objective: str = "profiled",
     stick_rate: float = 0.05,
     inference: str = "updates",
-    sweeps: int = 1,
+    sweeps: int = 3,
     warm_up: int = 10,
     burn_in: int = 10,
     own_words: bool = False,
@@ -156,6 +158,10 @@ def build(
     choice("inference", inference, INFERENCES)
     if inference == "gibbs" and model == "diln":
         raise ValueError("DILN's function has a Gaussian factor, which is not sampled: use model 'prme' or 'hdp'.")
+    if inference == "gibbs" and own_words:
+        raise ValueError(
+            "own_words counts tables, which are not whole numbers, and cannot be sampled: use one of the two."
+        )
     all_settings(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents, embedding_dim=embedding_dim)
     all_settings(
         alpha=alpha,
@@ -202,3 +208,20 @@ def build(
             rule = Topics(objective, by_mean=LOADINGS[loadings], points=topics == "point")
         guide = PRMEGuide(program, network, topics=rule, stick_rate=stick_rate)
     return program, guide
+
+
+def check_passes(name: str, passes: int, settings: Mapping[str, Any]) -> None:
+    """Refuses a fit by "gibbs" that ends before a state of the chain is averaged.
+
+    Args:
+        name: of the number of passes, for the message.
+        passes: over the data.
+        settings: of `build`.
+    """
+    known = inspect.signature(build).parameters
+    chosen = {key: settings.get(key, known[key].default) for key in ("inference", "warm_up", "burn_in")}
+    before = chosen["warm_up"] + chosen["burn_in"]
+    if chosen["inference"] == "gibbs" and passes <= before:
+        raise ValueError(
+            f"{name} is {passes}: inference='gibbs' averages states after {before} passes, so that it must be more."
+        )

@@ -16,7 +16,7 @@ from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.files import need_path, read_words
 from pyro_prme.corpora.readers import NAMES, load_corpus
 from pyro_prme.corpora.splits import TokenSplit
-from pyro_prme.inference.build import MODELS, PRESETS
+from pyro_prme.inference.build import INFERENCES, MODELS, PRESETS
 from pyro_prme.inference.trainer import MODES, Trainer
 from pyro_prme.runs.locks import one_writer
 from pyro_prme.runs.run_folder import SavedRun, Settings, save_run
@@ -134,7 +134,7 @@ def option_of(name: str) -> str:
 
 def check_options(given: Mapping[str, Any]) -> None:
     """Refuses options of a wrong type or range by their names; None is an option that was not given."""
-    known: dict[str, Iterable[str]] = {"model": MODELS, "preset": PRESETS, "mode": MODES}
+    known: dict[str, Iterable[str]] = {"model": MODELS, "preset": PRESETS, "mode": MODES, "inference": INFERENCES}
     for name, value in given.items():
         if value is None:
             continue
@@ -186,8 +186,10 @@ def same_settings(saved: Settings, given: dict[str, Any]) -> Settings:
     return saved | {"fit": saved["fit"] | {"epochs": given.get("epochs", parts["epochs"])}}
 
 
-def prepared(corpus: Corpus, settings: Settings, vocab: Path | None) -> tuple[Corpus, Corpus | None]:
-    """The documents to fit, with the words asked for, and those to score if there are any."""
+def prepared(
+    corpus: Corpus, settings: Settings, vocab: Path | None, seed: int | None = None
+) -> tuple[Corpus, Corpus | None]:
+    """The documents to fit, with the words asked for, and those to score, cut by the seed (default: the fit's)."""
     chosen = settings["fit"]
     stop = chosen["stop_words"]
     dropped = stop if stop == "english" else () if stop is None else read_words(Path(stop))
@@ -201,7 +203,7 @@ def prepared(corpus: Corpus, settings: Settings, vocab: Path | None) -> tuple[Co
         if vocab is None and _has_no_words(test):
             test = load_corpus(held_out, vocab=corpus.vocabulary)
         return restricted, test.align(restricted.vocabulary)[0]
-    return restricted.split(float(held_out), settings["build"]["seed"])
+    return restricted.split(float(held_out), settings["build"]["seed"] if seed is None else seed)
 
 
 def known_words(saved: SavedRun, source: str, vocab: Path | None) -> tuple[Corpus, int]:

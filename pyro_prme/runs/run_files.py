@@ -31,6 +31,7 @@ __all__ = [
     "read_record",
     "read_tensors",
     "read_vocabulary",
+    "state_name",
     "write_checkpoint",
 ]
 
@@ -117,7 +118,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 def need_files(folder: Path, record: Mapping[str, Any]) -> None:
     """Refuses a run of which a file is missing."""
     with damaged(folder):
-        for name in (_state_name(record), "vocabulary.txt"):
+        for name in (state_name(record), "vocabulary.txt"):
             if not os.path.isfile(folder / name):
                 raise ValueError(f"its file {name} is missing")
 
@@ -126,7 +127,7 @@ def read_tensors(folder: Path, record: Mapping[str, Any]) -> dict[str, Tensor]:
     """All tensors of the checkpoint that the record names, of which every number is finite."""
     need_files(folder, record)
     with damaged(folder):
-        name = _state_name(record)
+        name = state_name(record)
         try:
             content = (folder / name).read_bytes()
             tensors = safetensors.torch.load(content)
@@ -150,7 +151,8 @@ def read_vocabulary(folder: Path, record: Mapping[str, Any]) -> tuple[str, ...]:
         return vocabulary
 
 
-def _state_name(record: Mapping[str, Any]) -> str:
+def state_name(record: Mapping[str, Any]) -> str:
+    """The file of tensors that a record names, which lies beside it."""
     name = record["state"]
     if Path(name).name != name:
         raise ValueError(f"its file of tensors, {name!r}, lies outside")

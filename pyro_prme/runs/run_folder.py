@@ -7,7 +7,7 @@ import itertools
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
+from pyro_prme.answers.mixture import Mixture
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, flag, whole, widths
 from pyro_prme.corpora.batch import Batch
@@ -29,6 +30,7 @@ from pyro_prme.inference.topic_starts import STARTS
 from pyro_prme.inference.trainer import MODES, Trainer, TrainOptions
 from pyro_prme.inference.workers import Workers
 from pyro_prme.models.topic_model import TopicModel
+from pyro_prme.runs.mixing import is_mix, parts_of
 from pyro_prme.runs.optimizer_state import from_parts, to_parts
 from pyro_prme.runs.run_files import damaged, is_run, read_record, read_tensors, read_vocabulary, write_checkpoint
 
@@ -54,6 +56,7 @@ class SavedRun:
         history: one record an epoch.
         summary: what the writer left with it, such as "topic_correlations" (K, K).
         version: of the pyro_prme that wrote it.
+        parts: of a mixture; its other fields are then those of the first part.
     """
 
     model: TopicModel
@@ -63,10 +66,13 @@ class SavedRun:
     history: list[dict[str, Any]]
     summary: dict[str, np.ndarray] = field(default_factory=dict)
     version: str = ""
+    parts: tuple[SavedRun, ...] = ()
 
     @property
     def posterior(self) -> Posterior:
-        """What was learned."""
+        """What was learned; of a mixture, the mean of what its parts predict."""
+        if self.parts:
+            return Mixture([part.posterior for part in self.parts])
         return Posterior(self.guide, vocabulary=self.vocabulary)
 
 
@@ -170,8 +176,20 @@ def save_run(
 
 
 def load_run(folder: str | Path) -> SavedRun:
-    """The model of a run's last checkpoint, ready to be asked; version and shapes are checked."""
-    folder = Path(folder)
+    """The model of a run's last checkpoint, ready to be asked; version and shapes are checked.
+
+    The folder may be a mixture of runs, as `prme mix` makes it.
+    """
+    if is_mix(folder):
+        parts = tuple(_load(part) for part in parts_of(folder))
+        if any(part.vocabulary != parts[0].vocabulary for part in parts):
+            raise ValueError(f"{folder} has parts with different words: mix runs of one vocabulary.")
+        return replace(parts[0], parts=parts, summary={})
+    return _load(Path(folder))
+
+
+def _load(folder: Path) -> SavedRun:
+    """One run."""
     record = read_record(folder)
     tensors, vocabulary = read_tensors(folder, record), read_vocabulary(folder, record)
     with damaged(folder), session(_DTYPES[record["dtype"]]):
@@ -229,7 +247,8 @@ def resume(
 
 def was_fitted_to(folder: str | Path, counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> bool:
     """Whether a run was fitted to just these documents, in this order; a part of them, or more, is not noticed."""
-    return read_record(Path(folder)).get("corpus") == fingerprint(counts, vocabulary)
+    name = fingerprint(counts, vocabulary)
+    return any(read_record(part).get("corpus") == name for part in parts_of(folder))
 
 
 def _checked(module: nn.Module, tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:

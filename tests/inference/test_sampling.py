@@ -35,7 +35,7 @@ def built(kind=ShapePRME, size=60, **options):
 
 def trainer(kind=ShapePRME, counts=None, options=None, **train):
     counts = corpus() if counts is None else counts
-    guide = built(kind, counts.shape[0], **({"warm_up": 0, "burn_in": 2} | (options or {})))
+    guide = built(kind, counts.shape[0], **({"warm_up": 0, "burn_in": 2, "sweeps": 1} | (options or {})))
     return Trainer(guide, Counts(counts), TrainOptions(batch_size=25, **train))
 
 

@@ -51,7 +51,7 @@ class Sampling(OwnCountsOut):
         burn_in: passes of the chain before its states are averaged; until then topics are those of the last state.
     """
 
-    sweeps: int = 1
+    sweeps: int = 3
     warm_up: int = 10
     burn_in: int = 10
 
