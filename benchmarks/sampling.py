@@ -85,7 +85,7 @@ def measured(counts: sparse.csr_matrix, rounds: int) -> dict[str, Any]:
     return {name: words / float(np.median(times)) / 1e6 for name, times in seconds.items()}
 
 
-def report(result: dict[str, Any]) -> str:
+def text(result: dict[str, Any]) -> str:
     """A table, and whether the bar is met."""
     speed = result["speed"]
     rows = [[name, *(f"{speed[f'{name}, {threads}']:.2f}" for threads in (1, 2))] for name in ("ours", "tomotopy")]
@@ -110,7 +110,7 @@ def main() -> None:
         corpus = prme.load_corpus(args.data / args.corpus / "train.ldac.gz")
         found = {"corpus": args.corpus, "topics": TOPICS, "speed": measured(corpus.counts, args.sweeps)}
         RESULTS.write_text(json.dumps(found | circumstances(), indent=1) + "\n")
-    print(report(json.loads(RESULTS.read_text())))
+    print(text(json.loads(RESULTS.read_text())))
 
 
 if __name__ == "__main__":

@@ -202,6 +202,8 @@ def _circumstances(result: Row) -> str:
 KNOWN: dict[str, tuple[str, Callable[[Any, Row], str]]] = {
     "table1": ("Held-out perplexity", perplexities),
     "own_counts": ("The default: topics without a document's own words", printed),
+    "averaging": ("Sampling, and the mean of several fits", printed),
+    "sampling": ("The Gibbs sweep", tables),
     "peers_kjv": ("Against other topic models: the King James Bible", peers),
     "peers_nyt": ("Against other topic models: New York Times", peers),
     "peers_20news": ("Against other topic models: 20 Newsgroups", peers),

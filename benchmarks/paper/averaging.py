@@ -1,9 +1,9 @@
 """Updates against sampling, and the mean of several fits: held-out perplexity on validation documents.
 
-    python -m benchmarks.paper.sampling --corpus snippets nyt --seeds 0 1 2 --runs /tmp/runs
+    python -m benchmarks.paper.averaging --corpus snippets nyt --seeds 0 1 2 --runs /tmp/runs
 
 Each fit is a run in the folder of --runs, as `prme fit` writes it; mixtures are those of `Posterior.mix`. Perplexity of
-held-out words at 90, 50 and 10% seen. Results grow in results/sampling.json.
+held-out words at 90, 50 and 10% seen. Results grow in results/averaging.json.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyro_prme.inference.session import session
 from pyro_prme.runs.run_files import is_run
 from pyro_prme.runs.run_folder import make_trainer, settings_of
 
-PATH = RESULTS / "sampling.json"
+PATH = RESULTS / "averaging.json"
 CORPORA = ("snippets", "nyt", "20news", "nips")
 KINDS: dict[str, dict[str, Any]] = {
     "default": {},
