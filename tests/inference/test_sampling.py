@@ -9,6 +9,7 @@ from pyro import poutine
 from scipy import sparse
 
 import pyro_prme as prme
+from pyro_prme.inference.build import check_passes
 from pyro_prme.inference.options import Origin, RunOptions
 from pyro_prme.inference.rules import Conjugate
 from pyro_prme.inference.rules.topics import OwnCountsOut, Sampling
@@ -19,7 +20,7 @@ from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.trainer import Trainer, TrainOptions
 from pyro_prme.inference.workers import Workers
 from pyro_prme.kernels.own_counts import add_kept_
-from pyro_prme.kernels.sampling import Assigned
+from pyro_prme.kernels.sampling import Assigned, sample_topics
 from pyro_prme.models.prme import PRME, ShapePRME
 from tests.inference.fits import corpus
 from tests.inference.test_gibbs import chain
@@ -157,6 +158,29 @@ def test_words_are_drawn_anew_at_each_visit_and_sweep():
     assert twice.history[0]["bound"] > once.history[0]["bound"]
 
 
+def test_every_visit_has_random_numbers_of_its_own_and_so_has_every_document(monkeypatch):
+    fit, seen = trainer(prme.HDP), []
+
+    def spied(*args, key, rows, **options):
+        seen.append((key, rows.tolist()))
+        return sample_topics(*args, key=key, rows=rows, **options)
+
+    monkeypatch.setattr("pyro_prme.inference.rules.topics.sampling.sample_topics", spied)
+    fit.fit(2)
+    assert len({key for key, _ in seen}) == len(seen) == 6
+    assert sorted(n for _, rows in seen[:3] for n in rows) == list(range(60))
+
+
+@pytest.mark.parametrize("kind", [PRME, ShapePRME])
+def test_a_document_without_words_does_no_harm(kind):
+    counts = corpus().tolil()
+    counts[7] = 0
+    fit = trainer(kind, sparse.csr_matrix(counts), options={"objective": "profiled"})
+    fit.fit(3)
+    assert all(bool(torch.isfinite(p).all()) for p in (*fit.guide.parameters(), *fit.model.parameters()))
+    assert np.isfinite(fit.history[-1]["bound"])
+
+
 def test_the_score_is_the_probability_of_the_words_when_they_were_drawn():
     fit = trainer(prme.HDP)
     fit.fit(2)
@@ -241,8 +265,16 @@ def test_what_has_no_sweeps_is_refused_in_a_sentence():
         prme.build(4, D, 60, model="diln", inference="gibbs")
     with pytest.raises(ValueError, match="inference is 'mcmc'"):
         prme.build(4, D, 60, inference="mcmc")
+    with pytest.raises(ValueError, match="own_words counts tables"):
+        prme.build(4, D, 60, own_words=True, inference="gibbs")
     with pytest.raises(ValueError, match="burn_in is -1"):
         Sampling(burn_in=-1)
+    with pytest.raises(ValueError, match="max_iter is 20: inference='gibbs' averages states after 20 passes"):
+        check_passes("max_iter", 20, {"inference": "gibbs"})
+    check_passes("max_iter", 6, {"inference": "gibbs", "warm_up": 2, "burn_in": 3})
+    check_passes("max_iter", 1, {})
+    with pytest.raises(ValueError, match="too many to hold the topic of each"):
+        TokenMemory().held(None, np.arange(1), np.array([2**31]), began=False)
     fit = trainer()
     with pytest.raises(ValueError, match="no online steps"):
         fit.guide.topics.natural_step(0.5)

@@ -154,7 +154,7 @@ class SamplingFactors(OwnCountsOutFactors):
             counts=found.counts,
             concentration=found.concentration,
             rate=found.rate,
-            epsilon=batch.length / found.assigned.slope.to(batch.length.dtype).clamp(min=1e-30),
+            epsilon=torch.where(batch.length > 0, batch.length / found.assigned.slope.to(batch.length.dtype), 1.0),
             elog_loadings=(found.concentration / found.rate).log(),
             log_normalizer=found.log_predictive,
             statistics=self.gamma.new_zeros(0, self.gamma.shape[1]),

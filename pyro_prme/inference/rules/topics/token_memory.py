@@ -14,6 +14,8 @@ from pyro_prme.kernels.sampling import Assigned
 
 __all__ = ["TokenMemory"]
 
+_MOST = 2**31  # words of a batch
+
 
 class TokenMemory:
     """Topics of words by document, for the rows of one data object. Room grows as documents are met."""
@@ -37,6 +39,8 @@ class TokenMemory:
             began: whether the chain has a state of all documents; otherwise none of their words has a topic yet.
         """
         words = int(size.sum())
+        if words >= _MOST:
+            raise ValueError(f"A batch has {words} words, too many to hold the topic of each: use inference='updates'.")
         if not began:
             self._know(data, rows)
             return Assigned(torch.full((words,), -1, dtype=torch.int16), torch.zeros(len(rows), dtype=torch.float64))
