@@ -5,6 +5,7 @@ from .answers.held_out import held_out_bound, held_out_density
 from .answers.posterior import Posterior
 from .corpora.batch import Batch
 from .corpora.corpus import Corpus
+from .corpora.open_words import OpenWords
 from .corpora.readers import load_corpus, save_corpus
 from .corpora.splits import TokenSplit
 from .estimator import PRMETopicModel
@@ -54,6 +55,7 @@ __all__ = [
     "GaussianPRME",
     "Gibbs",
     "NegativeBinomialPRME",
+    "OpenWords",
     "PRMEGuide",
     "PRMETopicModel",
     "Plan",

@@ -180,6 +180,7 @@ SETTINGS: Mapping[str, Callable[[str, Any], Any]] = {
     "gradient_steps": partial(whole, least=0),
     "delay": partial(number, least=0),
     "decay": partial(number, above=0.5, most=1),
+    "cooling": partial(number, least=0, most=1),
     "seed": partial(whole, least=0, most=2**64 - 1),
 }
 

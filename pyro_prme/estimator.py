@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from pyro_prme.answers.fitted import FittedTopicModel
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, refusal, size, whole
 from pyro_prme.corpora.batch import Batch
+from pyro_prme.corpora.counts import words_met
 from pyro_prme.inference.build import INFERENCES, MODELS, PRESETS, build, check_passes, preset_settings
+from pyro_prme.inference.large import BATCH_PASSES, usual_way
 from pyro_prme.inference.session import session
 from pyro_prme.inference.topic_guide import Counts
 from pyro_prme.inference.topic_starts import STARTS
@@ -40,8 +44,9 @@ class PRMETopicModel(FittedTopicModel):
         n_components: K, the most topics that can be used.
         model: a key of `build.MODELS`.
         preset: a key of `build.PRESETS`, settings that belong together.
-        max_iter: passes over the documents.
-        mode: of `fit`: "batch" moves the topics once a pass, "online" after each batch.
+        max_iter: passes over the documents; None for 40, or one where "auto" learns online.
+        mode: of `fit`: "batch" moves the topics once a pass, "online" after each batch, and "auto" learns a corpus of
+            more than 200,000 documents online, and others in batch passes.
         batch_size: documents a step.
         alpha: concentration of the topics' weights.
         beta: total shape of a document's loadings; None for the preset's.
@@ -56,7 +61,8 @@ class PRMETopicModel(FittedTopicModel):
         inference: one of `build.INFERENCES`; None for the preset's. "gibbs" samples topics and loadings of the models
             "prme" and "hdp", and averages the topics over states after 20 passes.
         start: a key of `starts.STARTS`.
-        total_samples: documents that the stream of `partial_fit` stands for.
+        total_samples: documents that the stream of `partial_fit` stands for; "seen" for as many as have come, which
+            grows with each part.
         random_state: decides the start, the order of documents and all noise.
         verbose: 1 for a progress bar.
         callback: called with the trainer and each pass's record, to which it may add.
@@ -77,6 +83,8 @@ class PRMETopicModel(FittedTopicModel):
     """
 
     trainer_: Trainer
+    model_: Any
+    _built: tuple[tuple[int, int, int], dict[str, Any]]
 
     def __init__(
         self,
@@ -84,8 +92,8 @@ class PRMETopicModel(FittedTopicModel):
         *,
         model: str = "prme",
         preset: str = "default",
-        max_iter: int = 40,
-        mode: str = "batch",
+        max_iter: int | None = None,
+        mode: str = "auto",
         batch_size: int = 500,
         alpha: float = 1.0,
         beta: float | None = None,
@@ -98,7 +106,7 @@ class PRMETopicModel(FittedTopicModel):
         own_words: bool = False,
         inference: str | None = None,
         start: str = "kmeans",
-        total_samples: int = 1_000_000,
+        total_samples: int | str = 1_000_000,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
         callback: Callback | None = None,
@@ -130,10 +138,15 @@ class PRMETopicModel(FittedTopicModel):
     def fit(self, X: Any, y: Any = None) -> PRMETopicModel:
         """Fits the model to documents (N, D); those without words are left out."""
         self._check_settings()
-        check_passes("max_iter", self.max_iter, self._settings_of(build))
+        settings = self._settings_of(build)
+        check_passes("max_iter", BATCH_PASSES if self.max_iter is None else self.max_iter, settings)
         counts = self._with_words(self._counts(X, reset=True))
-        self._begin(counts, counts.shape[0], self.mode)
-        with session(), tqdm(total=self.max_iter, disable=not self.verbose, unit="epoch") as bar:
+        way, passes = {"mode": "batch" if self.mode == "auto" else self.mode}, BATCH_PASSES
+        if self.mode == "auto" and settings.get("inference") != "gibbs":
+            way, passes = usual_way(counts.shape[0])
+        passes = passes if self.max_iter is None else self.max_iter
+        self._begin(counts, counts.shape[0], way)
+        with session(), tqdm(total=passes, disable=not self.verbose, unit="epoch") as bar:
 
             def after_epoch(trainer: Trainer, record: dict[str, Any]) -> None:
                 if self.verbose:
@@ -142,12 +155,12 @@ class PRMETopicModel(FittedTopicModel):
                 if self.callback is not None:
                     self.callback(trainer, record)
 
-            self.history_ = self.trainer_.fit(self.max_iter, after_epoch)
+            self.history_ = self.trainer_.fit(passes, after_epoch)
         self.n_iter_ = len(self.history_)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> PRMETopicModel:
-        """One online pass over a part (N, D) of a stream of `total_samples` documents.
+        """One online pass over a part (N, D) of a stream of `total_samples` documents, see `usage_over_time`.
 
         The first part is where the topics start from, so it needs as many documents as topics. After `fit`, the stream
         stands for as many documents as `fit` had.
@@ -156,47 +169,83 @@ class PRMETopicModel(FittedTopicModel):
         if first:
             self._check_settings()
         counts = self._with_words(self._counts(X, reset=first))
-        stream = self.total_samples if first else self.model_.num_documents
+        stream = self._stream(counts.shape[0], first)
         if counts.shape[0] > stream:
             raise ValueError(
                 f"X has {counts.shape[0]} documents, more than the {stream} that the stream stands for: give smaller "
                 "parts, or a larger total_samples before the first."
             )
         if first:
-            self._begin(counts, self.total_samples, "online")
+            self._begin(counts, stream, {"mode": "online"})
             self.history_, self.n_iter_ = [], 0
         elif not hasattr(self, "trainer_") or self.trainer_.options.mode != "online":
-            self.trainer_ = self._trainer(counts, "online", start=None)
+            self.trainer_ = self._trainer(counts, {"mode": "online"}, start=None)
             if self._paused is not None:
                 learned = {"model": self.model_.state_dict(), "guide": self.guide_.state_dict()}
                 self.trainer_.load_state_dict(learned | self._paused)
-        trainer = self.trainer_
+        self._stands_for(stream)
+        trainer, topics = self.trainer_, self.guide_.topics
         trainer.data = Counts(counts)
         with session():
+            topics.tokens_met()
             bound = sum(trainer.steps_on_all().values())
         self.n_iter_ += 1
         record = {"epoch": self.n_iter_, "documents": counts.shape[0], "bound_without_theta": bound}
+        record["tokens_by_topic"] = topics.tokens_met().tolist()
+        record["documents_seen"] = counts.shape[0] + (self.history_[-1]["documents_seen"] if self._is_stream() else 0)
         self.history_ = [*self.history_[1 - _KEPT :], record]
         if self.callback is not None:
             self.callback(trainer, record)
         return self
 
+    def _is_stream(self) -> bool:
+        """Whether a part has been given already."""
+        return bool(self.history_) and "documents_seen" in self.history_[-1]
+
+    def _stream(self, documents: int, first: bool) -> int:
+        """How many documents the stream stands for when so many more have come."""
+        if self.total_samples != "seen":
+            return int(self.total_samples) if first else self.model_.num_documents
+        return documents if first else self.model_.num_documents + documents
+
+    def _stands_for(self, num_documents: int) -> None:
+        """The model is of so many documents from now on."""
+        (num_topics, vocab_size, _), settings = self._built
+        self.model_.num_documents = num_documents
+        self._built = (num_topics, vocab_size, num_documents), settings
+
+    def usage_over_time(self) -> pd.DataFrame:
+        """Each topic's share of the tokens of each part that `partial_fit` was given: how topics come and go.
+
+        Returns:
+            A row a part, named by the documents that had come at its end; a column a topic; rows that sum to one.
+            ``.plot.area()`` draws it.
+        """
+        check_is_fitted(self)
+        parts = [record for record in self.history_ if "tokens_by_topic" in record]
+        if not parts:
+            raise ValueError("Usage over time is that of a stream: give its parts to partial_fit.")
+        tokens = np.array([record["tokens_by_topic"] for record in parts])
+        seen = pd.Index([record["documents_seen"] for record in parts], name="documents")
+        topics = pd.RangeIndex(tokens.shape[1], name="topic")
+        return pd.DataFrame(tokens / tokens.sum(1, keepdims=True), index=seen, columns=topics)
+
     @staticmethod
     def _with_words(counts: sparse.csr_matrix) -> sparse.csr_matrix:
         """The documents that teach something."""
-        kept = counts[counts.getnnz(axis=1) > 0]
-        if not kept.shape[0]:
+        with_words = np.diff(counts.indptr) > 0
+        if not with_words.any():
             raise ValueError(f"All documents of X are empty (n_samples={counts.shape[0]}): give some with words.")
-        return kept
+        return counts if with_words.all() else counts[with_words]
 
-    def _begin(self, counts: sparse.csr_matrix, num_documents: int, mode: str) -> None:
+    def _begin(self, counts: sparse.csr_matrix, num_documents: int, way: Mapping[str, Any]) -> None:
         """Builds model, guide, trainer and posterior."""
         if self.n_components > counts.shape[0]:
             raise ValueError(
                 f"There are more topics, n_components={self.n_components}, than documents with words, "
                 f"n_samples={counts.shape[0]}."
             )
-        words = len(np.unique(counts.indices))
+        words = words_met(counts)
         if self.n_components > words:
             raise ValueError(
                 f"There are more topics, n_components={self.n_components}, than distinct words in X, of "
@@ -207,15 +256,18 @@ class PRMETopicModel(FittedTopicModel):
         self._paused: dict[str, Any] | None = None
         with session():
             self.model_, self.guide_ = self._build()
-            self.trainer_ = self._trainer(counts, mode, start=self.start)
+            self.trainer_ = self._trainer(counts, way, start=self.start)
         self._read()
 
     def _check_settings(self) -> None:
         """Refuses every setting of a wrong type or range, with its name and what it may be."""
         size("n_components", self.n_components, 2)
-        for name in ("max_iter", "total_samples"):
-            whole(name, getattr(self, name))
-        known: dict[str, Iterable[str]] = {"model": MODELS, "preset": PRESETS, "mode": MODES, "start": STARTS}
+        if self.total_samples != "seen":
+            whole("total_samples", self.total_samples)
+        if self.max_iter is not None:
+            whole("max_iter", self.max_iter)
+        known: dict[str, Iterable[str]] = {"model": MODELS, "preset": PRESETS, "start": STARTS}
+        known["mode"] = ("auto", *MODES)
         for name, names in known.items():
             choice(name, getattr(self, name), names)
         if self.inference is not None:
@@ -241,8 +293,8 @@ class PRMETopicModel(FittedTopicModel):
         sizes, settings = self._built
         return build(*sizes, **settings, seed=self._seed)
 
-    def _trainer(self, counts: sparse.csr_matrix, mode: str, start: str | None) -> Trainer:
-        options = TrainOptions(**(self._settings_of(TrainOptions) | {"mode": mode, "seed": self._seed}))
+    def _trainer(self, counts: sparse.csr_matrix, way: Mapping[str, Any], start: str | None) -> Trainer:
+        options = TrainOptions(**{**way, **self._settings_of(TrainOptions), "mode": way["mode"], "seed": self._seed})
         with session():
             return Trainer(self.guide_, Counts(counts), options, start=start)
 

@@ -21,6 +21,7 @@ from pyro_prme.answers.scores import completion_perplexity
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.estimator import PRMETopicModel
 from pyro_prme.inference.build import MODELS
+from pyro_prme.inference.large import ONLINE
 
 TOPICS = np.kron(np.eye(3), np.full(6, 1 / 6))  # (3, 18)
 
@@ -199,6 +200,52 @@ def test_a_stream_keeps_its_last_records(monkeypatch):
         stream.partial_fit(planted(seed=seed))
     assert [record["epoch"] for record in stream.history_] == [3, 4, 5]
     assert stream.n_iter_ == 5
+
+
+def test_a_stream_may_stand_for_the_documents_seen():
+    stream = estimator(total_samples="seen").partial_fit(planted())
+    first = estimator(total_samples=90).partial_fit(planted())
+    assert (stream.components_ == first.components_).all()
+    first.model_.num_documents = 150
+    for one in (stream, first):
+        one.partial_fit(planted(60, seed=1))
+    assert stream.model_.num_documents == 150
+    assert (stream.components_ == first.components_).all()
+    again = pickle.loads(pickle.dumps(stream))
+    for one in (stream, again):
+        one.partial_fit(planted(30, seed=2))
+        assert one.model_.num_documents == 180
+    assert (stream.components_ == again.components_).all()
+
+
+def test_usage_over_time_shows_topics_that_come_and_go():
+    stream, only = estimator(total_samples="seen", decay=0.55), sparse.csr_matrix(planted(60).toarray())
+    for k in (0, 1):
+        block = np.zeros((60, 18), int)
+        block[:, 6 * k : 6 * k + 6] = only[:, 6 * k : 6 * k + 6].toarray() + 1
+        stream.partial_fit(planted()).partial_fit(sparse.csr_matrix(block))
+    usage = stream.usage_over_time()
+    assert list(usage.index) == [90, 150, 240, 300]
+    np.testing.assert_allclose(usage.sum(axis=1), 1)
+    largest = [int(stream.components_[:, 6 * k : 6 * k + 6].sum(1).argmax()) for k in (0, 1)]
+    assert usage.loc[150].idxmax() == largest[0]
+    assert usage.loc[300].idxmax() == largest[1]
+    assert usage.loc[[150, 300]].max().min() < 0.2
+    with pytest.raises(ValueError, match="give its parts to partial_fit"):
+        estimator(max_iter=1).fit(planted()).usage_over_time()
+
+
+def test_a_large_matrix_is_learned_online_unless_batch_is_asked_for(monkeypatch):
+    assert estimator(max_iter=None).max_iter is None
+    monkeypatch.setattr("pyro_prme.inference.large.LARGE", 50)
+    online = estimator(max_iter=None).fit(planted())
+    assert online.n_iter_ == 1
+    assert online.trainer_.options.mode == "online"
+    assert online.trainer_.options.decay == ONLINE["decay"]
+    assert estimator(decay=0.9).fit(planted()).trainer_.options.decay == 0.9
+    assert estimator(mode="batch").fit(planted()).trainer_.options.mode == "batch"
+    monkeypatch.setattr("pyro_prme.inference.large.LARGE", 90)
+    assert estimator().fit(planted()).trainer_.options.mode == "batch"
 
 
 def test_partial_fit_goes_on_after_fit():

@@ -151,4 +151,4 @@ class FittedTopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise ValueError(
                 "The corpus has other words than the model was fitted to: align it with Corpus.align first."
             )
-        return self._whole(X.counts)
+        return sound_csr(X.counts)  # which a corpus has checked already, and which may be mapped from disk

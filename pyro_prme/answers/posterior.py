@@ -21,7 +21,7 @@ from pyro_prme.answers.correlations import (
 )
 from pyro_prme.answers.moments import mean_of
 from pyro_prme.answers.own_words import Layer, TokenPerplexities, token_perplexities
-from pyro_prme.answers.scores import completion_perplexity
+from pyro_prme.answers.scores import log_predictive, perplexity_of
 from pyro_prme.answers.sites import FUNCTION, SitePosterior
 from pyro_prme.answers.words_of_topics import RANKINGS, hellinger
 from pyro_prme.checks import choice, fraction, whole
@@ -36,6 +36,7 @@ __all__ = ["Posterior"]
 
 _USED = 0.99  # share of the tokens that the topics in use hold together
 _KINDS = ("roots", "posterior", "function")
+_SCORED = 5000  # documents scored at a time
 
 
 class Posterior(SitePosterior):
@@ -259,8 +260,20 @@ class Posterior(SitePosterior):
             split: observed and held-out words of documents that the model has not seen, as `Corpus.split_tokens` makes
                 them. A corpus is split so: 90% observed, seed 0.
         """
+        return perplexity_of(*self.completion(split))
+
+    def completion(self, split: TokenSplit | Corpus) -> tuple[float, float]:
+        """The log probability of all held-out words of a split, see `perplexity`, and how many they are.
+
+        Documents are asked some thousands at a time, so that a large split needs no more memory.
+        """
         split = self._split(split)
-        return completion_perplexity(self.proportions(split.observed).values, self.topics().values, split.held_out)
+        topics, total, tokens = self.topics().values, 0.0, 0.0
+        for start in range(0, len(split.documents), _SCORED):
+            observed, held_out = (part[start : start + _SCORED] for part in (split.observed, split.held_out))
+            total += float(log_predictive(self.proportions(observed).values, topics, held_out).sum())
+            tokens += held_out.num_tokens
+        return total, tokens
 
     def token_perplexities(self, split: TokenSplit | Corpus) -> TokenPerplexities:
         """Perplexity of all held-out words, of those that the observed part of their document has, and of new ones.

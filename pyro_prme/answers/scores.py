@@ -11,7 +11,14 @@ import scipy.sparse
 from pyro_prme.checks import whole
 from pyro_prme.corpora.corpus import Corpus
 
-__all__ = ["completion_perplexity", "log_predictive", "npmi_coherence", "probabilities", "topic_diversity"]
+__all__ = [
+    "completion_perplexity",
+    "log_predictive",
+    "npmi_coherence",
+    "perplexity_of",
+    "probabilities",
+    "topic_diversity",
+]
 
 _BLOCK = 1 << 21  # numbers held at a time when topics and documents are multiplied entry by entry
 
@@ -35,11 +42,15 @@ def completion_perplexity(doc_topic: Any, topic_word: Any, held_out: Corpus | An
         held_out: counts to predict, a corpus or matrix, shape (N, D).
     """
     counts = _counts(held_out)
-    tokens = counts.sum()
+    return perplexity_of(log_predictive(doc_topic, topic_word, counts).sum() if counts.nnz else 0.0, counts.sum())
+
+
+def perplexity_of(log_probability: float, tokens: float) -> float:
+    """The perplexity of so many tokens that together have this log probability."""
     if tokens == 0:
         raise ValueError("there are no held-out tokens to score: split the documents with Corpus.split_tokens")
     with np.errstate(over="ignore"):
-        return float(np.exp(-log_predictive(doc_topic, topic_word, counts).sum() / tokens))
+        return float(np.exp(-log_probability / tokens))
 
 
 def log_predictive(doc_topic: Any, topic_word: Any, held_out: Corpus | Any) -> np.ndarray:

@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
 import typer
 
-from pyro_prme.answers.scores import npmi_coherence, topic_diversity
 from pyro_prme.answers.words_of_topics import RANKINGS
-from pyro_prme.checks import fraction, whole
+from pyro_prme.checks import positive, whole
+from pyro_prme.cli.arguments import FORMATS, CorpusArgument, Csv, Json, RunArgument, Vocab
+from pyro_prme.cli.asking import evaluate, transform
 from pyro_prme.cli.demo import run_demo
 from pyro_prme.cli.entry import HELP, VERSION_HELP
 from pyro_prme.cli.explore import explore, next_commands
@@ -25,7 +25,6 @@ from pyro_prme.cli.show import (
     as_csv,
     as_json,
     as_table,
-    corpus_of_run,
     echo,
     held_out_score,
     print_version,
@@ -34,17 +33,18 @@ from pyro_prme.cli.show import (
 )
 from pyro_prme.cli.together import (
     again_with_workers,
+    all_or_none,
     restarted,
     same_for_all,
-    team_output,
+    speaking,
     under_torchrun,
     without_option,
     writing,
 )
-from pyro_prme.corpora.files import write_whole
 from pyro_prme.corpora.readers import load_corpus
 from pyro_prme.corpora.text import frequent_stop_words
 from pyro_prme.inference.build import INFERENCES, MODELS, PRESETS, check_passes
+from pyro_prme.inference.large import RULE
 from pyro_prme.inference.workers import Workers, working_together
 from pyro_prme.runs.fitting import (
     FIT_DEFAULTS,
@@ -55,10 +55,11 @@ from pyro_prme.runs.fitting import (
     is_a_bound,
     prepared,
     same_settings,
+    usual_settings,
 )
 from pyro_prme.runs.mixing import is_mix, write_mix
 from pyro_prme.runs.run_files import check_new, is_run, need_files, read_record
-from pyro_prme.runs.run_folder import load_run, make_trainer, resume, settings_of, was_fitted_to
+from pyro_prme.runs.run_folder import load_run, make_trainer, resume, settings_of
 from pyro_prme.runs.stopping import Stopped, stop_signals
 
 __all__ = ["app", "main"]
@@ -74,20 +75,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help=HELP,
 )
-
-_FORMATS = (
-    "A corpus: .ldac, .dat, .mtx, .npz, docword*.txt (gzipped or not), a .txt with one document a line, a folder of "
-    "texts, a corpus folder of `prme pack`, or the name kjv or 20news."
-)
-CorpusArgument = Annotated[str, typer.Argument(metavar="CORPUS", help=_FORMATS)]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `prme fit` made.")]
-Vocab = Annotated[
-    Path | None, typer.Option(help="File with one word a line, for counts without words. Found by itself if beside.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Csv = Annotated[
-    bool, typer.Option("--csv", help="Print CSV. A text that a spreadsheet might run as a formula gets a ' before it.")
-]
 
 
 @app.callback()
@@ -109,9 +96,9 @@ def fit(
     preset: Annotated[
         str | None, typer.Option(help=f"Settings that belong together: {', '.join(PRESETS)}.", show_default="default")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the documents.", show_default="40")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the documents.", show_default="see --mode")] = None,
     mode: Annotated[
-        str | None, typer.Option(help="batch or online (steps after each batch).", show_default="batch")
+        str | None, typer.Option(help="batch or online (steps after each batch).", show_default=RULE)
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Documents a step.", show_default="500")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same numbers.", show_default="0")] = None,
@@ -147,11 +134,15 @@ def fit(
     workers: Annotated[
         int, typer.Option(help="Processes that fit together, each on its part of every batch. See torchrun for more.")
     ] = 1,
+    patience: Annotated[
+        float, typer.Option(help="Minutes that a worker waits for the others; then all are started again.")
+    ] = 10.0,
 ) -> None:
     """Fit a model to a corpus.
 
-    A checkpoint is kept after each epoch, or less often where that would take more than a tenth of the time. Ctrl-C,
-    SIGTERM and SIGHUP end the fit and leave the last one, from which --resume goes on.
+    A checkpoint is kept after each epoch and every five minutes within one, or less often where that would take more
+    than a tenth of the time. Ctrl-C, SIGTERM and SIGHUP end the fit and leave the last one, from which --resume goes
+    on.
 
     Example: prme fit corpus.ldac --vocab vocab.txt --topics 100 --out run/
     """
@@ -165,6 +156,7 @@ def fit(
     check_paths(corpus, vocab, asked)
     whole("--workers", workers)
     whole("--seeds", seeds)
+    positive("--patience", patience)
     resume_run = resume_run or (restarted() and any(is_run(folder) for folder in (out, out / part_name(0))))
     if not resume_run and not under_torchrun():
         check_new(out)
@@ -175,14 +167,15 @@ def fit(
     for i, folder in enumerate(folders):
         wanted = given if seeds == 1 else given | {"seed": first + i}
         resuming = resume_run and (seeds == 1 or is_run(folder))
-        jobs.append(Job(folder, _settings(folder, wanted, asked, resuming), resuming))
+        new = None if resuming else given | asked
+        jobs.append(Job(folder, _settings(folder, wanted, asked, resuming), new))
     if workers > 1 and not under_torchrun():
         again_with_workers(workers, without_option(sys.argv[1:], "--workers"))
     again = ["prme", "fit", corpus, *(["--vocab", str(vocab)] if vocab else []), "--out", str(out)]
     again += ["--seeds", str(seeds), "--resume"] if seeds > 1 else ["--resume"]
-    with working_together() as team, team_output(team):
+    with working_together(patience) as team, speaking(team):
         for job in jobs:
-            by_default = topics is None and not job.resuming
+            by_default = topics is None and job.given is not None
             _fit(corpus, vocab, job, jobs[0].settings["build"]["seed"], team, shlex.join(again), by_default=by_default)
         if team.leads and seeds > 1:
             write_mix(out, [folder.name for folder in folders])
@@ -190,11 +183,11 @@ def fit(
 
 
 class Job(NamedTuple):
-    """One fit: the folder of its run, its settings, and whether it goes on."""
+    """One fit: the folder of its run, its settings, and what was given for a new one; None if it goes on."""
 
     folder: Path
     settings: dict[str, Any]
-    resuming: bool
+    given: dict[str, Any] | None
 
 
 def _settings(folder: Path, given: dict[str, Any], asked: dict[str, Any], resuming: bool) -> dict[str, Any]:
@@ -214,11 +207,14 @@ def _fit(
     corpus: str, vocab: Path | None, job: Job, split_seed: int, team: Workers, again: str, *, by_default: bool
 ) -> None:
     """Reads, fits and saves; then says how it went. A number of topics by default is questioned where it is large."""
-    documents = load_corpus(corpus, vocab=vocab)
-    out, settings, resume_run = job
-    train, test = prepared(documents, settings, vocab, split_seed)
+    out, settings, given = job
+    train, test = all_or_none(team, lambda: prepared(load_corpus(corpus, vocab=vocab), settings, vocab, split_seed))
+    if given is not None:
+        settings, note = usual_settings(settings, given, len(train))
+        if note:
+            echo(f"note: {note}", err=True)
     split = None if test is None else test.split_tokens(0.9, seed=split_seed)
-    common = frequent_stop_words(train.vocabulary, np.asarray(train.counts.sum(axis=0)).ravel())
+    common = frequent_stop_words(train.vocabulary, train.word_totals)
     if common and settings["fit"]["stop_words"] is None:
         named = ", ".join(common[:3])
         echo(f"note: {named} are among the most frequent words: --stop-words english drops words like them", err=True)
@@ -231,10 +227,10 @@ def _fit(
     try:
         with stop_signals(), writing(team, out):
             same_for_all(team, train, settings)
-            if resume_run:
-                trainer = resume(out, train.counts, train.vocabulary, workers=team)[0]
+            if given is None:
+                trainer = all_or_none(team, lambda: resume(out, train.counts, train.vocabulary, workers=team)[0])
             else:
-                trainer = make_trainer(train.counts, settings, workers=team)
+                trainer = all_or_none(team, lambda: make_trainer(train.counts, settings, workers=team))
             posterior = fit_in_folder(out, trainer, settings, train, settings["fit"]["epochs"], split)
     except KeyboardInterrupt as stop:
         raise _stopped(stop, out, again) from None
@@ -278,89 +274,13 @@ def topics(
         echo("\n".join(topic_lines(rows)))
 
 
-@app.command()
-def transform(
-    run: RunArgument,
-    corpus: CorpusArgument,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write; default: print.")] = None,
-    vocab: Vocab = None,
-    json: Json = False,
-) -> None:
-    """Topic proportions of documents: a row for each, that sums to one, as CSV (or JSON).
-
-    Example: prme transform run/ new.ldac -o proportions.csv
-    """
-    saved = load_run(run)
-    documents = corpus_of_run(saved, corpus, vocab)
-    unknown = int((documents.lengths == 0).sum())
-    if unknown:
-        echo(f"warning: {unknown} of {len(documents)} documents have no known word and get the prior", err=True)
-    proportions = saved.posterior.proportions(documents).values
-    if json:
-        text = as_json(
-            [
-                {"document": n, "proportions": list(map(float, p))}
-                for n, p in zip(documents.names, proportions, strict=True)
-            ]
-        )
-    else:
-        header = ["document", *(f"topic_{k}" for k in range(proportions.shape[1]))]
-        text = as_csv(
-            header, [[n, *(f"{x:.6g}" for x in p)] for n, p in zip(documents.names, proportions, strict=True)]
-        )
-    if output is None:
-        echo(text)
-    else:
-        write_whole({output: f"{text}\n".encode()})
-
-
-@app.command()
-def evaluate(
-    run: RunArgument,
-    corpus: CorpusArgument,
-    vocab: Vocab = None,
-    observed: Annotated[list[float] | None, typer.Option(help="Shares of words that the model sees.")] = None,
-    seed: Annotated[int, typer.Option(help="Decides which words are hidden.")] = 0,
-    json: Json = False,
-    csv: Csv = False,
-) -> None:
-    """Score a run on documents that it was not fitted to.
-
-    Perplexity of hidden words, given 90, 50 and 10 percent of each document (lower is better); NPMI coherence of the
-    ten top words in these documents (higher is better) and diversity of the topics (1: no shared top words), both of
-    the topics in use; of a mixture, the means over its parts. Perplexity is by the topics alone; a run with --own-words
-    has three numbers more for each share, by its layer: of all hidden words, of those that the seen part has too
-    (repeated), and of the others (new).
-
-    Example: prme evaluate run/ test.ldac
-    """
-    whole("--seed", seed, 0)
-    shares = [0.9, 0.5, 0.1] if not observed else [fraction("--observed", share) for share in observed]
-    saved = load_run(run)
-    documents = corpus_of_run(saved, corpus, vocab)
-    posterior = saved.posterior
-    if was_fitted_to(run, documents.counts, documents.vocabulary):
-        echo("warning: the run was fitted to these documents, so that the scores are better than on new ones", err=True)
-    parts = getattr(posterior, "parts", (posterior,))
-    topics_used = [part.topics(part.num_topics_used).values for part in parts]
-    splits = {f"{share:g}": documents.split_tokens(share, seed) for share in shares}
-    perplexity = {share: posterior.perplexity(split) for share, split in splits.items()}
-    top = min(10, len(saved.vocabulary)), min(25, len(saved.vocabulary))
-    scores: dict[str, Any] = {"documents": len(documents), "tokens": documents.num_tokens}
-    scores |= {f"perplexity_{share}": value for share, value in perplexity.items()}
-    for share, split in splits.items() if posterior.has("repeats") else ():
-        of_tokens = posterior.token_perplexities(split)._asdict()
-        scores |= {f"own_words_{share}_{kind}": value for kind, value in of_tokens.items()}
-    scores |= {
-        "npmi": float(np.mean([npmi_coherence(used, documents, top[0]).mean() for used in topics_used])),
-        "diversity": float(np.mean([topic_diversity(used, top[1]) for used in topics_used])),
-    }
-    echo(as_table(scores, json, csv))
+app.command()(transform)
+app.command()(evaluate)
 
 
 @app.command()
 def info(
-    what: Annotated[str, typer.Argument(metavar="RUN-OR-CORPUS", help=f"A run's folder, or a corpus. {_FORMATS}")],
+    what: Annotated[str, typer.Argument(metavar="RUN-OR-CORPUS", help=f"A run's folder, or a corpus. {FORMATS}")],
     vocab: Vocab = None,
     json: Json = False,
     csv: Csv = False,
@@ -378,7 +298,10 @@ def info(
         )
         return
     table: dict[str, Any] = {"pyro_prme": saved.version, "epochs": len(saved.history)}
-    table |= {key: value for key, value in saved.history[-1].items() if key not in ("epoch", "documents", "terms")}
+    if not saved.history:
+        table["epochs"] = "0, and within epoch 1"
+    for last in saved.history[-1:]:
+        table |= {key: value for key, value in last.items() if key not in ("epoch", "documents", "terms")}
     table |= {"vocabulary": len(saved.vocabulary), "documents": saved.model.num_documents}
     for part, values in saved.settings.items():
         table |= {f"{part}.{key}": value for key, value in values.items()}
@@ -425,7 +348,10 @@ def _stopped(stop: KeyboardInterrupt, run: Path | None, again: str) -> typer.Exi
     elif not is_run(run):
         kept = "no checkpoint was written yet: nothing is kept"
     else:
-        kept = f"the checkpoint of epoch {len(read_record(run)['history'])} is kept. Go on with: {again}"
+        record = read_record(run)
+        done, within = len(record["history"]), record.get("underway") is not None
+        place = f"within epoch {done + 1}" if within else f"of epoch {done}"
+        kept = f"the checkpoint {place} is kept. Go on with: {again}"
     with suppress(OSError):  # the terminal may be gone, and that may be why
         echo(f"{why}; {kept}", err=True)
     return typer.Exit(code)

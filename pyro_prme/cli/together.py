@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import os
-import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
+import typer
+
+from pyro_prme.cli.show import echo
 from pyro_prme.corpora.corpus import Corpus
-from pyro_prme.inference.workers import Workers
+from pyro_prme.inference.workers import Workers, WorkersDiffer
 from pyro_prme.runs.locks import one_writer
 from pyro_prme.runs.run_folder import fingerprint
 
 __all__ = [
     "again_with_workers",
+    "all_or_none",
     "restarted",
     "same_for_all",
-    "team_output",
+    "speaking",
     "under_torchrun",
     "without_option",
     "writing",
 ]
+
+_REFUSED = "PRME_REFUSED"  # in the environment: a file that is there once a worker has refused to go on
+Found = TypeVar("Found")
 
 _RESTARTS = 5  # of all workers, after one has died
 _PATIENCE = 30  # seconds for the workers before to end
@@ -40,16 +47,97 @@ def restarted() -> bool:
 
 
 def again_with_workers(number: int, arguments: Sequence[str]) -> None:
-    """Replaces this process by torchrun, which starts the command so many times; it does not return.
+    """Runs torchrun, which starts the command so many times, and ends this one with its exit code.
+
+    A worker that is killed is started again with the others. One that refuses to go on says why, leaves word of it in
+    a file, and is not: what it refuses does not change.
 
     Args:
         number: of workers on this machine.
         arguments: of the command, without the number of workers.
     """
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
-    launcher += ["--max-restarts", str(_RESTARTS), "-m", "pyro_prme.cli", *arguments]
-    environment = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"} | os.environ
-    os.execve(sys.executable, [sys.executable, *launcher], environment)
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main as launch
+
+    launcher = ["--standalone", "--nproc-per-node", str(number), "--max-restarts", str(_RESTARTS)]
+    with tempfile.TemporaryDirectory() as place:
+        refused = Path(place) / "refused"
+        quiet = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "LOGLEVEL": "CRITICAL"}
+        for name, value in quiet.items():
+            os.environ.setdefault(name, value)
+        os.environ[_REFUSED] = str(refused)
+        code = 0
+        try:
+            launch([*launcher, "-m", "pyro_prme.cli", *arguments])
+        except ChildFailedError:
+            if not refused.exists():
+                raise ValueError(
+                    f"The workers were started again {_RESTARTS} times and failed each time: see above; the last "
+                    "checkpoint is kept."
+                ) from None
+        except SignalException as stop:
+            code = 128 + int(stop.sigval)
+        raise typer.Exit(1 if refused.exists() else code)
+
+
+def _first_to_refuse() -> bool:
+    """Whether no worker has refused yet; from now on one has."""
+    try:
+        os.close(os.open(os.environ[_REFUSED], os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+class _Agreed(ValueError):
+    """What all workers refuse together."""
+
+
+def all_or_none(team: Workers, action: Callable[[], Found]) -> Found:
+    """What the action returns in this worker; where one of them refuses, all refuse with its sentence."""
+    if team.size == 1:
+        return action()
+    found, problem = None, ""
+    try:
+        found = action()
+    except ValueError as error:
+        problem = str(error)
+    for rank, other in enumerate(team.gather_all(problem)):
+        if other:
+            raise _Agreed(other if rank == 0 else f"worker {rank}: {other}")
+    return cast(Found, found)
+
+
+@contextmanager
+def speaking(team: Workers) -> Iterator[None]:
+    """Within it the first worker is heard, and any worker that has to end says why, in one sentence."""
+    if team.size == 1:
+        yield
+        return
+    launched = _REFUSED in os.environ
+    if launched and restarted() and os.path.exists(os.environ[_REFUSED]):
+        raise typer.Exit(0)  # the launcher knows
+    try:
+        with _only_first_heard(team):
+            yield
+    except (_Agreed, WorkersDiffer) as error:  # in all workers
+        if team.leads:
+            echo(f"error: {error}", err=True)
+            if launched:
+                _first_to_refuse()
+        team.gather_all(None)
+        raise typer.Exit(0 if launched else 1) from None
+    except ValueError as error:
+        if not launched or _first_to_refuse():
+            echo(f"error: worker {team.rank}: {error}", err=True)
+        raise typer.Exit(1) from None
+    except RuntimeError as error:
+        why = team.why_lost(error)
+        if why is None:
+            raise
+        echo(f"worker {team.rank}: {why}", err=True)
+        raise typer.Exit(1) from None
 
 
 def without_option(arguments: Sequence[str], option: str) -> list[str]:
@@ -82,8 +170,7 @@ def writing(team: Workers, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def team_output(team: Workers) -> Iterator[None]:
-    """Within it, only the first worker is heard."""
+def _only_first_heard(team: Workers) -> Iterator[None]:
     if team.leads:
         yield
         return

@@ -16,6 +16,7 @@ from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.convert import Parts, anndata_parts, frame_parts, gensim_parts, ordered_words
 from pyro_prme.corpora.counts import checked_counts, float_csr
 from pyro_prme.corpora.files import first_bad_word
+from pyro_prme.corpora.mapped import Pages, is_mapped
 from pyro_prme.corpora.text import count_words, kept_words, stop_word_set
 
 if TYPE_CHECKING:
@@ -183,6 +184,16 @@ class Corpus:
         return lengths
 
     @property
+    def word_totals(self) -> np.ndarray:
+        """Tokens of each word, shape (D,)."""
+        found = np.zeros(self.vocab_size, np.int64)
+        for start in range(0, self.nnz, _BLOCK):
+            here = slice(start, start + _BLOCK)
+            counted = np.bincount(self.counts.indices[here], self.counts.data[here], self.vocab_size)
+            found += counted.astype(np.int64)
+        return found
+
+    @property
     def document_frequency(self) -> np.ndarray:
         """Documents that hold each word, shape (D,)."""
         found = np.zeros(self.vocab_size, np.int64)
@@ -227,7 +238,18 @@ class Corpus:
 
     def batch(self, rows: np.ndarray) -> tuple[Batch]:
         """The documents of these numbers, as models take them."""
-        return (Batch.of_rows(self.counts, rows),)
+        batch = Batch.of_rows(self.counts, rows)
+        self._pages.read(batch.num_entries)
+        return (batch,)
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the counts are mapped, and not in memory."""
+        return is_mapped(self.counts)
+
+    @cached_property
+    def _pages(self) -> Pages:
+        return Pages(self.counts)
 
     def typical_rows(self, size: int) -> np.ndarray:
         """The first documents that have words."""
@@ -236,7 +258,12 @@ class Corpus:
     def __getitem__(self, rows: Any) -> Corpus:
         """The documents picked by a number, slice, list of numbers or boolean mask, in that order."""
         picked = np.atleast_1d(np.arange(self.num_documents)[rows])
-        return Corpus(self.counts[picked], self.vocabulary, tuple(self.names[n] for n in picked))
+        if not picked.size:
+            raise ValueError("the corpus has no documents: give at least one")
+        counts = scipy.sparse.csr_array(self.counts[picked])
+        for array in (counts.data, counts.indices, counts.indptr):
+            array.flags.writeable = False
+        return checked_corpus(counts, self.vocabulary, tuple(self.names[n] for n in picked))
 
     def split(self, test_size: float, seed: int = 0) -> tuple[Corpus, Corpus]:
         """Train and test documents, each in the order of this corpus.
@@ -299,13 +326,15 @@ class Corpus:
         columns = kept_words(
             self.vocabulary,
             self.document_frequency,
-            lambda: np.asarray(self.counts.sum(axis=0, dtype=np.int64)),
+            lambda: self.word_totals,
             self.num_documents,
             min_df=min_df,
             max_df=max_df,
             stop_words=stop_word_set(stop_words),
             max_words=max_words,
         )
+        if len(columns) == self.vocab_size:
+            return self
         return Corpus(self.counts[:, columns], tuple(self.vocabulary[d] for d in columns), self.names)
 
     def pack(self, folder: str | Path) -> Corpus:

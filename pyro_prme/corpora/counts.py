@@ -19,7 +19,10 @@ __all__ = [
     "refuse_other_things",
     "refuse_unsound",
     "sound_csr",
+    "words_met",
 ]
+
+_BLOCK = 1 << 22  # entries looked at at a time
 
 #: The largest count of a word in a document.
 LARGEST_COUNT = int(np.iinfo(np.int32).max)
@@ -147,6 +150,14 @@ def sound_csr(counts: Any, dtype: Any = None, *, copy: bool = False) -> scipy.sp
     used = int(counts.indptr[-1])
     parts = counts.data[:used], counts.indices[:used], counts.indptr
     return scipy.sparse.csr_matrix(parts, shape=counts.shape, dtype=dtype, copy=copy)
+
+
+def words_met(counts: scipy.sparse.csr_matrix) -> int:
+    """How many different words have entries."""
+    met = np.zeros(counts.shape[1], bool)
+    for start in range(0, len(counts.indices), _BLOCK):
+        met[counts.indices[start : start + _BLOCK]] = True
+    return int(met.sum())
 
 
 def float_csr(counts: Any) -> scipy.sparse.csr_array:

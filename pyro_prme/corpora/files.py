@@ -197,13 +197,13 @@ def compressed_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     return buffer.getvalue()
 
 
-def write_whole(contents: Mapping[Path, bytes]) -> None:
+def write_whole(contents: Mapping[Path, bytes | Iterator[bytes]]) -> None:
     """Write each file (gzipped if its name ends in ``.gz``), all whole, or leave what was there.
 
-    Every content goes to a temporary file in its own folder; the files take their names once all are on the disk. A
-    link stays, and the file that it points to is written. A terminal, a pipe or another device for characters, such as
-    ``/dev/null``, stays too, and the content is sent to it, before any file takes its name. Disks and sockets are
-    refused.
+    A content is bytes, or an iterator over blocks of them. Every content goes to a temporary file in its own folder;
+    the files take their names once all are on the disk. A link stays, and the file that it points to is written. A
+    terminal, a pipe or another device for characters, such as ``/dev/null``, stays too, and the content is sent to it,
+    before any file takes its name. Disks and sockets are refused.
     """
     path, temporary, places = Path(), dict[Path, Path](), dict[Path, Path]()
     try:
@@ -212,13 +212,12 @@ def write_whole(contents: Mapping[Path, bytes]) -> None:
                 places[path] = Path(os.path.realpath(path))
                 temporary[path] = places[path].with_name(f".{places[path].name}.{os.getpid()}.tmp")
         for path, data in contents.items():
-            packed = gzip.compress(data, compresslevel=6, mtime=0) if path.suffix == ".gz" else data
             if path not in temporary:
                 with open(os.open(path, os.O_WRONLY), "wb") as stream:
-                    stream.write(packed)
+                    _write(stream, data, packed=path.suffix == ".gz")
                 continue
             with open(temporary[path], "wb") as file:
-                file.write(packed)
+                _write(file, data, packed=path.suffix == ".gz")
                 file.flush()
                 os.fsync(file.fileno())
         for path, place in places.items():
@@ -230,6 +229,17 @@ def write_whole(contents: Mapping[Path, bytes]) -> None:
         for leftover in temporary.values():
             with contextlib.suppress(OSError, ValueError):
                 leftover.unlink()
+
+
+def _write(file: BinaryIO, data: bytes | Iterator[bytes], *, packed: bool) -> None:
+    """Bytes, whole or in blocks."""
+    if isinstance(data, bytes):
+        file.write(gzip.compress(data, compresslevel=6, mtime=0) if packed else data)
+    elif packed:
+        with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as stream:
+            stream.writelines(data)
+    else:
+        file.writelines(data)
 
 
 def _is_stream(path: Path) -> bool:

@@ -18,6 +18,7 @@ import scipy.sparse
 
 from pyro_prme.corpora.corpus import Corpus, Numbered, checked_corpus
 from pyro_prme.corpora.files import first_bad_word, printable, read_text_lines, read_words
+from pyro_prme.corpora.mapped import give_back
 
 __all__ = ["PackedWriter", "is_packed", "open_packed"]
 
@@ -192,6 +193,7 @@ def open_packed(folder: str | Path) -> Corpus:
         indptr = indptr.astype(np.int32)
         indptr.flags.writeable = False
     parts = arrays["data"], arrays["indices"], indptr
+    give_back(*parts)
     return checked_corpus(scipy.sparse.csr_array(parts, shape=(len(names), len(vocabulary))), vocabulary, names)
 
 

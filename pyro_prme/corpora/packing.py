@@ -6,7 +6,7 @@ import gzip
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,15 +105,26 @@ def pack_corpus(
     return open_packed(out)
 
 
-Report = Callable[[int], None]
+class Report:
+    """A bar of the bytes read, and which pass over them it is."""
+
+    def __init__(self, bar: tqdm, name: str) -> None:
+        self._bar, self._name = bar, name
+
+    def __call__(self, read: int) -> None:
+        self._bar.update(read)
+
+    def begin(self, what: str) -> None:
+        """A pass begins."""
+        self._bar.reset()
+        self._bar.set_description(f"packing {self._name}, {what}")
 
 
 @contextmanager
 def _bar(path: Path, progress: bool | None) -> Iterator[Report]:
-    """A bar of the bytes read."""
     hidden = None if progress is None else not progress
     with tqdm(desc=f"packing {path.name}", unit="B", unit_scale=True, disable=hidden, dynamic_ncols=True) as bar:
-        yield lambda read: bar.update(read) and None
+        yield Report(bar, path.name)
 
 
 # Counts.
@@ -193,13 +204,9 @@ def _canonical(counts: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
 
 def _pack_selected(writer: PackedWriter, corpus: Corpus, limits: Limits) -> None:
     """The documents of a corpus, with the words that the limits leave, some millions of entries at a time."""
-    tokens = np.zeros(corpus.vocab_size, np.int64)
-    for start in range(0, corpus.nnz, _ENTRIES):
-        here = slice(start, start + _ENTRIES)
-        tokens += np.bincount(corpus.counts.indices[here], corpus.counts.data[here], corpus.vocab_size).astype(np.int64)
     columns = np.arange(corpus.vocab_size)
     if not limits.drop_nothing:
-        columns = limits.keep(corpus.vocabulary, corpus.document_frequency, tokens, len(corpus))
+        columns = limits.keep(corpus.vocabulary, corpus.document_frequency, corpus.word_totals, len(corpus))
     rows = max(1, _ENTRIES * len(corpus) // max(corpus.nnz, 1))
     for start in range(0, len(corpus), rows):
         part = corpus.counts[start : start + rows]
@@ -218,6 +225,7 @@ def _pack_texts(
         frequency: Counter[str] = Counter()
         tokens: Counter[str] = Counter()
         documents = 0
+        report.begin("pass 1 of 2, words")
         for _, text in _texts(path, format, report):
             counts = Counter(words_of(text))
             frequency.update(counts.keys())
@@ -230,6 +238,7 @@ def _pack_texts(
             every, np.array([frequency[w] for w in every]), np.array([tokens[w] for w in every]), documents
         )
         words = tuple(every[d] for d in order)
+        report.begin("pass 2 of 2, counts")
     column = {word: d for d, word in enumerate(words)}
     names: list[str] = []
     waiting: list[dict[int, int]] = []

@@ -35,6 +35,11 @@ class TokenSplit:
     held_out: Corpus
     documents: np.ndarray
 
+    def part(self, documents: range) -> TokenSplit:
+        """The split of some of its documents, by their places in it."""
+        here = slice(documents.start, documents.stop)
+        return TokenSplit(self.observed[here], self.held_out[here], self.documents[here])
+
     def save(self, path: str | Path) -> None:
         """Write the split to one npz file.
 

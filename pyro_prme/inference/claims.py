@@ -22,6 +22,7 @@ from pyro_prme.inference.options import RunOptions
 
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
+    from pyro_prme.inference.workers import Workers
 
 __all__ = ["LEFT", "Claim", "Context", "GivenClaim", "OneSiteRule", "OpenClaim", "Refusal", "Rule", "SolvedClaim"]
 
@@ -140,12 +141,23 @@ class Claim(nn.Module):
         """What the claim remembers of single rows of the data: a fit that goes on needs it, answers do not."""
         return {}
 
+    def take_up(self, run: Run, share: float, workers: Workers) -> None:
+        """Takes up at once, in all workers together, what of a gathered run need not wait for the natural step."""
+
+    def joined_memory(self, parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """One memory of the rows, from those of several workers in their order."""
+        return parts[0]
+
     def remember_data(self, memory: Mapping[str, Tensor], data: Any) -> None:
         """Takes up what `memory_of_data` gave, for rows of the data."""
 
-    def pending_parts(self) -> list[Tensor]:
+    def pending_parts(self) -> dict[str, Tensor]:
         """What is pending, as tensors that several workers may add up in place before the natural step."""
-        return []
+        return {}
+
+    def restore_pending(self, parts: Mapping[str, Tensor]) -> None:
+        """Takes up what `pending_parts` gave, which there must be; raises ValueError if it does not fit."""
+        raise ValueError("Nothing can be pending here.")
 
     def natural_step(self, rate: float) -> None:
         """Moves natural parameters towards the target of what is pending, and forgets that."""

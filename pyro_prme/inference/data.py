@@ -17,7 +17,10 @@ __all__ = ["Data", "Rows", "Tensors"]
 
 @runtime_checkable
 class Data(Protocol):
-    """What fitting in batches needs of its data."""
+    """What fitting in batches needs of its data.
+
+    Data that lie on a disk may say so by an attribute `on_disk`: their rows are then shuffled in blocks.
+    """
 
     def __len__(self) -> int:
         """The number of rows."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 from pyro_prme.inference.claims import Claim
 from pyro_prme.inference.lazy_adam import LazyAdam
 
-__all__ = ["make_optimisers"]
+__all__ = ["make_optimisers", "slower"]
 
 
 def make_optimisers(
@@ -45,6 +46,22 @@ def make_optimisers(
         groups.insert(0, {"params": rest, "lr": learning_rate, "weight_decay": weight_decay})
     optimisers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups)] if groups else []
     return optimisers + ([LazyAdam(wide, lr=learning_rate)] if wide else [])
+
+
+@contextmanager
+def slower(optimiser: torch.optim.Optimizer, share: float) -> Iterator[None]:
+    """Within it, learning rates are this share of what they are."""
+    if share == 1:
+        yield
+        return
+    rates = [group["lr"] for group in optimiser.param_groups]
+    try:
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = share * rate
+        yield
+    finally:
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate
 
 
 def _distinct(parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:

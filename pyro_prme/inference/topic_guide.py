@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pyro_prme.checks import choice
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import sound_csr
+from pyro_prme.corpora.mapped import Pages, give_back, is_mapped
 from pyro_prme.corpora.rows import RowBatch
 from pyro_prme.equations.sticks import sticks_from_weights
 from pyro_prme.inference.claims import Context, Rule
@@ -66,17 +67,29 @@ class Counts:
         self.counts = sound_csr(counts)
         if not self.counts.nnz:
             raise ValueError(f"The {counts.shape[0]} documents have no words: there is nothing to fit.")
+        self.on_disk = is_mapped(self.counts)
+        self._pages = Pages(self.counts)
+        self._name: str | None = None
+        give_back(self.counts.indices, self.counts.data)
 
     def __len__(self) -> int:
         return self.counts.shape[0]
 
     def batch(self, rows: np.ndarray) -> tuple[Batch]:
         """The documents of these numbers."""
-        return (Batch.of_rows(self.counts, rows),)
+        batch = Batch.of_rows(self.counts, rows)
+        self._pages.read(batch.num_entries)
+        return (batch,)
 
     def typical_rows(self, size: int) -> np.ndarray:
         """The first documents that have words."""
         return np.flatnonzero(np.diff(self.counts.indptr))[:size]
+
+    def named(self, name: Callable[[], str]) -> str:
+        """The name that the function gives the counts, which takes it a while, so that it is asked once."""
+        if self._name is None:
+            self._name = name()
+        return self._name
 
 
 class PRMEGuide(ClosedFormGuide):

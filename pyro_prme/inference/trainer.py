@@ -19,17 +19,21 @@ from pyro_prme.checks import all_settings, choice, whole
 from pyro_prme.equations.updates import robbins_monro_rate
 from pyro_prme.inference.data import Data
 from pyro_prme.inference.guide import ClosedFormGuide
-from pyro_prme.inference.optimisers import make_optimisers
+from pyro_prme.inference.optimisers import make_optimisers, slower
 from pyro_prme.inference.options import Origin, RunOptions
+from pyro_prme.inference.orders import Order, next_rows, order_of
 from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import alone, evaluating
-from pyro_prme.inference.workers import Workers, pending_parts
+from pyro_prme.inference.underway import Underway
+from pyro_prme.inference.workers import Workers
 from pyro_prme.models.networks.layers import batch_mean
 
 __all__ = ["MODES", "Bound", "TrainOptions", "Trainer"]
 
 #: How natural steps are taken, see `TrainOptions`.
 MODES = ("batch", "online")
+
+_CENTRING = 50  # steps of an online pass after which what belongs to all documents is computed again
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class TrainOptions:
         gradient_steps: gradient steps after an E-step.
         delay: t0, steps that the rate starts after.
         decay: kappa, how fast the rate falls.
+        cooling: the last share of an online fit's rows, over which its steps shrink to nothing, those of gradients too.
         seed: decides the order of rows and all noise.
     """
 
@@ -55,6 +60,7 @@ class TrainOptions:
     gradient_steps: int = 1
     delay: float = 100.0
     decay: float = 0.75
+    cooling: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -103,6 +109,8 @@ class Trainer:
             raise ValueError("The data have no rows: there is nothing to fit.")
         self.rng = np.random.default_rng(self.options.seed)
         self.steps = 0
+        self.planned = 0  # epochs, of a fit that knows
+        self.underway: Underway | None = None  # of an epoch that is not at its end
         self.history: list[dict[str, Any]] = []
         self._torch_state = torch.Generator().manual_seed(self.options.seed).get_state()
         with alone(), self._random_state():
@@ -159,8 +167,22 @@ class Trainer:
     def batches(self, *, shuffle: bool) -> Iterator[np.ndarray]:
         """The numbers of all rows, once each, in batches."""
         size = len(self.data)
-        order = self.rng.permutation(size) if shuffle else np.arange(size)
-        yield from np.array_split(order, -(-size // (self.options.batch_size * self.workers.size)))
+        if not shuffle:
+            yield from np.array_split(np.arange(size), -(-size // self._most))
+            return
+        order, done = self._order(), 0
+        while done < size:
+            rows = next_rows(order, size, done, self._most)
+            done += len(rows)
+            yield rows
+
+    @property
+    def _most(self) -> int:
+        """Rows of a batch, over all workers."""
+        return self.options.batch_size * self.workers.size
+
+    def _order(self) -> Order:
+        return order_of(self.rng, len(self.data), in_blocks=getattr(self.data, "on_disk", False))
 
     def step(self, rows: np.ndarray) -> dict[str, float]:
         """One step on a batch; returns the bound by site at its E-step, slow terms left out."""
@@ -173,22 +195,32 @@ class Trainer:
             self._gradient_steps(args, run, share)
         self.steps += 1
         if online:
-            self._natural_step(robbins_monro_rate(self.steps, self.options.delay, self.options.decay))
+            rate = robbins_monro_rate(self.steps, self.options.delay, self.options.decay)
+            self._natural_step(self._ease() * rate)
         return terms if self.workers.size == 1 else {name: share * term for name, term in terms.items()}
+
+    def _ease(self) -> float:
+        """By how much steps are smaller than they were, since the end of a planned online fit is near."""
+        last = self.options.cooling * self.planned
+        if self.options.mode == "batch" or not last:
+            return 1.0
+        done = self.underway.done / len(self.data) if self.underway is not None else 0.0
+        return max(0.0, min(1.0, (self.planned - len(self.history) - done) / last))
 
     def _gather(self, run: Run, share: float) -> None:
         claims: Any = list(self.guide.claims)
         for claim in claims:
             claim.gather(run, share)
+            claim.take_up(run, share, self.workers)
 
     def _natural_step(self, rate: float) -> None:
         claims: Any = list(self.guide.claims)
-        self.workers.sum_(pending_parts(claims))
+        self.workers.sum_([part for claim in claims for part in claim.pending_parts().values()])
         for claim in claims:
             claim.natural_step(rate)
 
     def _gradient_steps(self, args: tuple, run: Run, share: float) -> None:
-        held = RunOptions(held=run.local)
+        held, ease = RunOptions(held=run.local), self._ease()
         with pyro.validation_enabled(False), batch_mean(self.workers.mean):
             for _ in range(self.options.gradient_steps):
                 for optimiser in self.optimisers:
@@ -200,7 +232,8 @@ class Trainer:
                 objective.backward()
                 self.workers.sum_gradients(self.optimisers)
                 for optimiser in self.optimisers:
-                    optimiser.step()
+                    with slower(optimiser, ease):
+                        optimiser.step()
         self.workers.average_running(self._modules())
 
     @torch.no_grad()
@@ -231,50 +264,78 @@ class Trainer:
         model = self.guide.model
         return named | (dict(model.named_parameters()) if isinstance(model, nn.Module) else {})
 
-    def epoch(self) -> dict[str, Any]:
-        """One pass over the data; returns and records its running bound: each batch as its step found it."""
-        batch_mode = self.options.mode == "batch"
-        if self.workers.size > 1:  # noise of its own for each worker, that only seed, step, rank and size decide
-            seed = self.workers.seed(self.options.seed, self.steps)
-            self._torch_state = torch.Generator().manual_seed(seed).get_state()
+    def epoch(self, between: Callable[[Trainer], None] | None = None) -> dict[str, Any]:
+        """One pass over the data, or the rest of one; returns and records its running bound.
+
+        That is the bound of each batch as its step found it.
+
+        Args:
+            between: called after each step but the last; the trainer's state may be taken there.
+        """
+        going = self._all_steps(between)
         with alone(), self._random_state():
-            slow = self._slow_terms() if batch_mode else {}
-            totals = self._steps_on_all()
-            if batch_mode:
+            if self.options.mode == "batch":
                 self._natural_step(1.0)
             else:
-                slow = self._slow_terms()
+                going.slow = self._slow_terms()
             self.guide.after_epoch(self.data)
-        terms = totals | slow
+        terms = self.workers.sum_numbers(going.totals) | going.slow
         record = {
             "epoch": len(self.history) + 1,
             "rows": (len(self.history) + 1) * len(self.data),
             "bound": sum(terms.values()),
             "bound_name": self.guide.bound_name(),
             "terms": terms,
+            **going.notes,
         }
+        self.underway = None
         self.history.append(record)
         return record
 
     def steps_on_all(self) -> dict[str, float]:
         """A step on each batch of the data; returns the bound by site, slow terms left out."""
-        with alone(), self._random_state():
-            return self._steps_on_all()
-
-    def _steps_on_all(self) -> dict[str, float]:
-        totals: dict[str, float] = {}
-        for rows in self.batches(shuffle=True):
-            share = len(rows) / len(self.data)
-            for name, term in self.step(rows).items():
-                totals[name] = totals.get(name, 0.0) + share * term
+        totals = self._all_steps(None).totals
+        self.underway = None
         return self.workers.sum_numbers(totals)
 
+    def _all_steps(self, between: Callable[[Trainer], None] | None) -> Underway:
+        """What is left of an epoch's steps."""
+        if self.underway is None:
+            drawn = copy.deepcopy(self.rng.bit_generator.state)
+            with alone(), self._random_state():
+                slow = self._slow_terms() if self.options.mode == "batch" else {}
+            self.underway = Underway(drawn, slow=slow)
+            self.underway.order = self._order()
+        going, size = self.underway, len(self.data)
+        while going.done < size:
+            rows = next_rows(going.order, size, going.done, self._most)
+            if self.workers.size > 1:  # noise of its own for each worker, that only seed, step, rank and size decide
+                seed = self.workers.seed(self.options.seed, self.steps)
+                self._torch_state = torch.Generator().manual_seed(seed).get_state()
+            with alone(), self._random_state():
+                going.add(self.step(rows), len(rows), size)
+                if self.options.mode == "online" and self.steps % _CENTRING == 0 and going.done < size:
+                    self.guide.after_epoch(self.data)
+            if between is not None and going.done < size:
+                between(self)
+        return going
+
     def fit(
-        self, epochs: int, callback: Callable[[Trainer, dict[str, Any]], None] | None = None
+        self,
+        epochs: int,
+        callback: Callable[[Trainer, dict[str, Any]], None] | None = None,
+        between: Callable[[Trainer], None] | None = None,
     ) -> list[dict[str, Any]]:
-        """Runs epochs; the callback sees the trainer and each epoch's record, and may add to the record."""
-        for _ in range(whole("epochs", epochs, 0)):
-            record = self.epoch()
+        """Runs epochs, the first of which may be the rest of one.
+
+        Args:
+            epochs: how many.
+            callback: sees the trainer and each epoch's record, and may add to the record.
+            between: see `epoch`.
+        """
+        self.planned = len(self.history) + whole("epochs", epochs, 0)
+        for _ in range(epochs):
+            record = self.epoch(between)
             if callback is not None:
                 callback(self, record)
         return self.history
@@ -303,10 +364,13 @@ class Trainer:
         return self._expect(self.data.batch(self._some_rows()[:1]), slow=True)[1]
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a later trainer on the same data needs to go on as if never interrupted."""
+        """All that a later trainer on the same data needs to go on as if never interrupted, also within an epoch.
+
+        All workers must call it together; what the first gets is whole.
+        """
         model = self.guide.model
         claims: Any = list(self.guide.claims)
-        return {
+        state: dict[str, Any] = {
             "model": model.state_dict() if isinstance(model, nn.Module) else {},
             "guide": self.guide.state_dict(),
             "optimizers": [optimiser.state_dict() for optimiser in self.optimisers],
@@ -314,8 +378,20 @@ class Trainer:
             "numpy_state": self.rng.bit_generator.state,
             "steps": self.steps,
             "history": self.history,
-            "memory": {str(i): claim.memory_of_data() for i, claim in enumerate(claims)},
+            "memory": {
+                str(i): claim.joined_memory(self.workers.gather(claim.memory_of_data()))
+                for i, claim in enumerate(claims)
+            },
+            "underway": None,
         }
+        if self.underway is not None:
+            parts = {f"{i}.{name}": x for i, claim in enumerate(claims) for name, x in claim.pending_parts().items()}
+            state["numpy_state"] = self.underway.drawn
+            state["underway"] = self.underway.state(
+                self.workers.gather(parts if self.options.mode == "batch" else {}),
+                self.workers.gather(self.underway.totals),
+            )
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from a state; the trainer must have been built alike, with start=None to save time."""
@@ -328,5 +404,15 @@ class Trainer:
         for optimiser, part in zip(self.optimisers, state["optimizers"], strict=True):
             optimiser.load_state_dict(copy.deepcopy(part))
         self._torch_state = state["torch_state"]
-        self.rng.bit_generator.state = state["numpy_state"]
-        self.steps, self.history = state["steps"], list(state["history"])
+        self.rng.bit_generator.state = copy.deepcopy(state["numpy_state"])
+        self.steps, self.history, self.underway = state["steps"], list(state["history"]), None
+        going = state.get("underway")
+        if going is not None:
+            drawn = copy.deepcopy(self.rng.bit_generator.state)
+            self.underway, pending = Underway.of(going, drawn, self.workers, len(self.data))
+            self.underway.order = self._order()
+            for i, claim in enumerate(claims):
+                prefix = f"{i}."
+                found = {name.removeprefix(prefix): x for name, x in pending.items() if name.startswith(prefix)}
+                if found:
+                    claim.restore_pending(found)

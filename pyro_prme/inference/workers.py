@@ -9,7 +9,7 @@ elsewhere in torch, each worker normalises by its own rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,10 +22,17 @@ from torch import distributed as torch_distributed
 
 from pyro_prme.models.networks.layers import mean_of_rows
 
-__all__ = ["Workers", "pending_parts", "working_together"]
+__all__ = ["Workers", "WorkersDiffer", "working_together"]
 
 _MINUTES = 10  # that a worker waits for the others before it gives up
 _MEETING = 60  # seconds that all have to find each other at the start; after that they are started again
+
+
+_LOST = ("timed out", "connection", "gloo")  # in the errors of torch
+
+
+class WorkersDiffer(ValueError):
+    """Not all workers have the same; each of them raises it."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +42,36 @@ class Workers:
     Args:
         rank: of this one.
         size: how many there are.
+        minutes: that one waits for the others.
     """
 
     rank: int = 0
     size: int = 1
+    minutes: float = _MINUTES
 
     @property
     def leads(self) -> bool:
         """Whether this one writes files and speaks to the user."""
         return self.rank == 0
 
+    def owns(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows of the data are this worker's: always the same, so that what it remembers of them is of use."""
+        return rows % self.size == self.rank
+
+    def why_lost(self, error: RuntimeError) -> str | None:
+        """What an error of torch says of the other workers, in a sentence; None if it is about something else."""
+        text = str(error).lower()
+        if not any(sign in text for sign in _LOST):
+            return None
+        late = "timed out" in text
+        why = f"No word from the other workers for {self.minutes:g} minutes" if late else "Another worker has ended"
+        return f"{why}: all start again from the last checkpoint, where torchrun may do so."
+
     def part(self, rows: np.ndarray) -> tuple[np.ndarray, float]:
-        """This worker's rows of a batch, and their share of it; a worker for whom none is left gets one of share 0."""
+        """This worker's rows of a batch, and their share of it; a worker that has none gets one of share 0."""
         if self.size == 1:
             return rows, 1.0
-        mine = np.array_split(rows, self.size)[self.rank]
+        mine = rows[self.owns(rows)]
         return (mine, len(mine) / len(rows)) if len(mine) else (rows[:1], 0.0)
 
     def seed(self, *numbers: int) -> int:
@@ -121,6 +143,29 @@ class Workers:
         torch_distributed.all_reduce(values)
         return dict(zip(names, values.tolist(), strict=True))
 
+    def gather(self, what: Any) -> list[Any]:
+        """What each worker gives, for the first of them; the others get their own."""
+        if self.size == 1:
+            return [what]
+        found: list[Any] | None = [None] * self.size if self.leads else None
+        torch_distributed.gather_object(what, found)
+        return [what] if found is None else found
+
+    def gather_all(self, what: Any) -> list[Any]:
+        """What each worker gives, for all of them."""
+        found: list[Any] = [what] * self.size
+        if self.size > 1:
+            torch_distributed.all_gather_object(found, what)
+        return found
+
+    def any(self, said: bool) -> bool:
+        """Whether any worker says so."""
+        if self.size == 1:
+            return said
+        total = torch.tensor(float(said))
+        torch_distributed.all_reduce(total)
+        return bool(total > 0)
+
     def agree(self, what: Mapping[str, Any]) -> None:
         """Refuses, in all workers alike, what is not the same for all of them: a corpus, a setting, a version."""
         if self.size == 1:
@@ -130,7 +175,7 @@ class Workers:
         for rank, other in enumerate(found):
             for name, value in found[0].items():
                 if other.get(name) != value:
-                    raise ValueError(
+                    raise WorkersDiffer(
                         f"Worker {rank} has another {name} than worker 0 ({other.get(name)} and {value}): start all "
                         "workers with the same files, settings and version."
                     )
@@ -161,16 +206,12 @@ def working_together(minutes: float = _MINUTES) -> Iterator[Workers]:
     if size == 1:
         yield Workers()
         return
+    wait = timedelta(minutes=minutes)
     torch_distributed.init_process_group("gloo", timeout=timedelta(seconds=_MEETING))
     world: Any = torch_distributed.group.WORLD
     if hasattr(world, "set_timeout"):
-        world.set_timeout(timedelta(minutes=minutes))
+        world.set_timeout(wait)
     try:
-        yield Workers(torch_distributed.get_rank(), size)
+        yield Workers(torch_distributed.get_rank(), size, minutes)
     finally:
         torch_distributed.destroy_process_group()
-
-
-def pending_parts(claims: Sequence[Any]) -> list[Tensor]:
-    """What claims have gathered for the next natural step."""
-    return [part for claim in claims for part in claim.pending_parts()]

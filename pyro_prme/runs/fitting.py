@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from pyro_prme.corpora.files import need_path, read_words
 from pyro_prme.corpora.readers import NAMES, load_corpus
 from pyro_prme.corpora.splits import TokenSplit
 from pyro_prme.inference.build import INFERENCES, MODELS, PRESETS
+from pyro_prme.inference.large import BATCH_PASSES, LARGE, usual_way
 from pyro_prme.inference.trainer import MODES, Trainer
 from pyro_prme.runs.locks import one_writer
 from pyro_prme.runs.run_folder import SavedRun, Settings, save_run
 
 __all__ = [
+    "CORRELATED",
+    "EVERY",
     "FIT_DEFAULTS",
     "check_options",
     "check_paths",
@@ -33,12 +37,13 @@ __all__ = [
     "option_of",
     "prepared",
     "same_settings",
+    "usual_settings",
 ]
 
 #: Settings of a run beside those of `build` and `Trainer`; min_df and max_df as a user writes them.
 FIT_DEFAULTS: dict[str, Any] = {
     "preset": "default",
-    "epochs": 40,
+    "epochs": BATCH_PASSES,
     "held_out": None,
     "min_df": "1",
     "max_df": "1.0",
@@ -47,18 +52,52 @@ FIT_DEFAULTS: dict[str, Any] = {
 
 #: Names in a run's summary of the limits of the correlations' intervals.
 LOWER, UPPER = "topic_correlations_lower", "topic_correlations_upper"
+#: Seconds between checkpoints within an epoch.
+EVERY = 300.0
+#: Documents, spread over the corpus, from which the correlations of topics are taken at the end of a fit.
+CORRELATED = 20_000
 
-_SAVING = 0.1  # most of the time that checkpoints may take
+_SAVING = 0.1  # most of the time that checkpoints may take, or scores within an epoch
+_SCORES = 10  # within an online epoch
+_SCORING = 20.0  # seconds between them
+
+
+class _Ration:
+    """Says when something is due that may take a tenth of the time."""
+
+    def __init__(self, every: float = 0.0) -> None:
+        self._every, self._last, self._cost = every, time.monotonic(), 0.0
+
+    def due(self, at_least: float | None = None) -> bool:
+        """Whether it is: seconds that have passed since the last time must be so many, those given or `every`."""
+        passed = time.monotonic() - self._last
+        return passed >= (self._every if at_least is None else at_least) and passed * _SAVING >= self._cost
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """What takes the time."""
+        begin = time.monotonic()
+        yield
+        self._last = time.monotonic()
+        self._cost = self._last - begin
 
 
 def fit_in_folder(
-    folder: Path, trainer: Trainer, settings: Settings, corpus: Corpus, epochs: int, split: TokenSplit | None = None
+    folder: Path,
+    trainer: Trainer,
+    settings: Settings,
+    corpus: Corpus,
+    epochs: int,
+    split: TokenSplit | None = None,
+    *,
+    every: float = EVERY,
 ) -> Posterior:
     """Trains until `epochs` are done, with checkpoints in between and a last one that has the topic correlations.
 
-    A checkpoint is written after each epoch, unless checkpoints would then take more than a tenth of the time.
-    Each record of the history gets "topics_in_use" and, with a split, "perplexity". The bar is on standard error, and
-    absent if that is no terminal.
+    A checkpoint is written after each epoch, and within one where the last is some minutes old, unless checkpoints
+    would then take more than a tenth of the time. Each record of the history gets "topics_in_use" and, with a split,
+    "perplexity"; a long online epoch also "perplexity_by_rows", about ten scores on the way. The bar is on standard
+    error, and absent if that is no terminal.
 
     Args:
         folder: of the run.
@@ -67,43 +106,76 @@ def fit_in_folder(
         corpus: that of the trainer.
         epochs: in all, those done before included.
         split: words to score, of documents that are not in the corpus.
+        every: seconds between checkpoints within an epoch.
 
     No other process may write the folder meanwhile. Of several workers, the first writes and scores.
     """
-    if not trainer.workers.leads:
-        trainer.fit(max(0, epochs - len(trainer.history)))
-        return Posterior(trainer.guide, vocabulary=corpus.vocabulary)
-    with one_writer(folder):
-        return _fit(folder, trainer, settings, corpus, epochs, split)
+    with one_writer(folder) if trainer.workers.leads else nullcontext():
+        return _fit(folder, trainer, settings, corpus, epochs, split, every)
 
 
 def _fit(
-    folder: Path, trainer: Trainer, settings: Settings, corpus: Corpus, epochs: int, split: TokenSplit | None
+    folder: Path,
+    trainer: Trainer,
+    settings: Settings,
+    corpus: Corpus,
+    epochs: int,
+    split: TokenSplit | None,
+    every: float,
 ) -> Posterior:
     posterior = Posterior(trainer.guide, vocabulary=corpus.vocabulary)
-    saved, cost = float("-inf"), 0.0
-    done = len(trainer.history)
-    name = settings["build"]["model"].upper()
-    with tqdm(total=epochs, initial=done, desc=name, unit="epoch", disable=None, dynamic_ncols=True) as bar:
+    workers, size, name = trainer.workers, len(trainer.data), settings["build"]["model"].upper()
+    saving, scoring = _Ration(every), _Ration(_SCORING)
+    shown: dict[str, Any] = {}
+    hidden = None if workers.leads else True
+
+    def done() -> int:
+        return len(trainer.history) * size + (0 if trainer.underway is None else trainer.underway.done)
+
+    def keep(due: bool, summary: Mapping[str, np.ndarray] | None = None) -> None:
+        if workers.any(due and workers.leads):
+            with saving.used():
+                save_run(folder, trainer, settings, corpus.vocabulary, summary)
+
+    with tqdm(
+        total=epochs * size, initial=done(), desc=name, unit="docs", unit_scale=True, disable=hidden, dynamic_ncols=True
+    ) as bar:
+
+        def advance() -> None:
+            bar.set_postfix(shown, refresh=False)
+            bar.update(done() - bar.n)
+
+        def between(trainer: Trainer) -> None:
+            going = trainer.underway
+            if split is not None and workers.leads and trainer.options.mode == "online" and going is not None:
+                scores = going.notes.setdefault("perplexity_by_rows", {})
+                if going.done * _SCORES // size > len(scores) and scoring.due():
+                    with scoring.used():
+                        scores[str(done())] = posterior.perplexity(split)
+                    shown["perplexity"] = f"{scores[str(done())]:.1f}"
+            advance()
+            keep(saving.due())
 
         def after_epoch(trainer: Trainer, record: dict[str, Any]) -> None:
-            nonlocal saved, cost
-            record["topics_in_use"] = posterior.num_topics_used
-            what = "bound" if is_a_bound(record) else "log p"
-            shown = {what: f"{record['bound']:.5g}", "topics": record["topics_in_use"]}
-            if split is not None:
-                record["perplexity"] = posterior.perplexity(split)
-                shown["perplexity"] = f"{record['perplexity']:.1f}"
-            bar.set_postfix(shown, refresh=False)
-            bar.update()
-            begin = time.monotonic()
-            if (begin - saved) * _SAVING >= cost:
-                save_run(folder, trainer, settings, corpus.vocabulary)
-                saved = time.monotonic()
-                cost = saved - begin
+            if workers.leads:
+                record["topics_in_use"] = posterior.num_topics_used
+                what = "bound" if is_a_bound(record) else "log p"
+                shown.update({what: f"{record['bound']:.5g}", "topics": record["topics_in_use"]})
+                if split is not None:
+                    record["perplexity"] = posterior.perplexity(split)
+                    shown["perplexity"] = f"{record['perplexity']:.1f}"
+                if not record.get("perplexity_by_rows", True):
+                    del record["perplexity_by_rows"]
+            advance()
+            keep(saving.due(0.0))
 
-        trainer.fit(max(0, epochs - done), after_epoch)
-    save_run(folder, trainer, settings, corpus.vocabulary, correlations_to_keep(posterior, corpus))
+        trainer.fit(max(0, epochs - len(trainer.history)), after_epoch, between)
+    summary = None
+    if workers.leads:
+        every = len(corpus) <= CORRELATED
+        some = corpus if every else corpus[np.linspace(0, len(corpus) - 1, CORRELATED).astype(int)]
+        summary = correlations_to_keep(posterior, some)
+    keep(True, summary)
     return posterior
 
 
@@ -184,6 +256,25 @@ def same_settings(saved: Settings, given: dict[str, Any]) -> Settings:
                 f"The run has {option_of(name)} {parts[name]}, not {value}: leave the option out to resume it."
             )
     return saved | {"fit": saved["fit"] | {"epochs": given.get("epochs", parts["epochs"])}}
+
+
+def usual_settings(settings: Settings, given: Mapping[str, Any], num_documents: int) -> tuple[Settings, str]:
+    """The settings with the usual way of learning so many documents, unless a mode was given; and a note of it.
+
+    Args:
+        settings: of a new run.
+        given: what the user gave, None where nothing was.
+        num_documents: of the corpus.
+    """
+    if given.get("mode") is not None or num_documents <= LARGE or settings["build"].get("inference") == "gibbs":
+        return settings, ""
+    way, passes = usual_way(num_documents)
+    chosen = PRESETS[given.get("preset") or "default"]
+    trainer = settings["trainer"] | {name: value for name, value in way.items() if name not in chosen}
+    epochs = given.get("epochs") or passes
+    times = "one pass" if epochs == 1 else f"{epochs} passes"
+    note = f"{num_documents:,} documents are learned online, in {times}: give --mode batch for batch passes"
+    return settings | {"trainer": trainer, "fit": settings["fit"] | {"epochs": epochs}}, note
 
 
 def prepared(

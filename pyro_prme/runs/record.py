@@ -39,7 +39,8 @@ def check_record(record: Mapping[str, Any]) -> None:
     for name in ("vocab_size", "num_documents"):
         whole(name, record["sizes"][name], 1, 2**63 - 1)
     whole("steps", record["steps"], 0)
-    _check_history(record["history"])
+    _check_underway(record.get("underway"))
+    _check_history(record["history"], record.get("underway") is not None)
     _check_random(record["numpy_state"])
     if not isinstance(record["optimizers"], list):
         raise ValueError("its optimizers are not a list")
@@ -50,9 +51,28 @@ def _named(name: str, value: Any) -> None:
         raise ValueError(f"its {name} has no names and values")
 
 
-def _check_history(history: Any) -> None:
-    """An epoch's record has its number, from 1 on, and finite numbers; what else it has must be plain values."""
-    if not isinstance(history, list) or not history:
+def _check_underway(state: Any) -> None:
+    """What is known of an epoch that is not at its end: finite numbers by name."""
+    if state is None:
+        return
+    _named("epoch under way", state)
+    whole("rows done", state["done"], 0)
+    _named("terms of the epoch under way", state["slow"])
+    _named("notes of the epoch under way", state["notes"])
+    if not isinstance(state["totals"], list) or not state["totals"]:
+        raise ValueError("its epoch under way has no bound")
+    for place, values in enumerate([state["slow"], *state["notes"].values(), *state["totals"]]):
+        _named(f"part {place} of the epoch under way", values)
+        for name, value in values.items():
+            number(f"{name} of the epoch under way", value)
+
+
+def _check_history(history: Any, underway: bool) -> None:
+    """An epoch's record has its number, from 1 on, and finite numbers; what else it has must be plain values.
+
+    It may be empty within the first epoch.
+    """
+    if not isinstance(history, list) or not (history or underway):
         raise ValueError("its history is empty, or not a list")
     for place, record in enumerate(history, start=1):
         _named(f"history of epoch {place}", record)

@@ -22,7 +22,8 @@ from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, flag, whole, widths
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.corpus import Corpus
-from pyro_prme.corpora.counts import sound_csr
+from pyro_prme.corpora.counts import sound_csr, words_met
+from pyro_prme.corpora.mapped import give_back
 from pyro_prme.inference.build import PRESETS, build, preset_settings
 from pyro_prme.inference.session import session
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
@@ -121,7 +122,7 @@ def make_trainer(
     """
     num_topics = settings["build"]["num_topics"]
     counts = sound_csr(counts)
-    words, documents = len(np.unique(counts.indices)), int(np.count_nonzero(np.diff(counts.indptr)))
+    words, documents = words_met(counts), int(np.count_nonzero(np.diff(counts.indptr)))
     for number, what in ((documents, "documents with words"), (words, "distinct words")):
         if number < num_topics:
             raise ValueError(f"There are {num_topics} topics and {number} {what}: ask for at most {number} topics.")
@@ -143,7 +144,8 @@ def save_run(
 
     Args:
         folder: made if need be. One that holds another run is refused.
-        trainer: of a model that `make_trainer` or `resume` made.
+        trainer: of a model that `make_trainer` or `resume` made; within an epoch, where it stands between two steps.
+            Of several workers all must call this, and the first writes.
         settings: what it was made from; further parts beside "build" and "trainer" are kept.
         vocabulary: the D words.
         summary: arrays to keep with it.
@@ -151,12 +153,18 @@ def save_run(
     from pyro_prme import __version__
 
     state, data = trainer.state_dict(), trainer.data
+    if not trainer.workers.leads:
+        return
     if not isinstance(data, Counts | Corpus):
         raise ValueError(f"The trainer's data are {type(data).__name__}: a run is one of a model of counts.")
     counts = sparse.csr_matrix(data.counts)
     tensors = {f"{part}.{name}": value for part in ("model", "guide") for name, value in state[part].items()}
     tensors |= {f"memory.{i}.{name}": x for i, part in state["memory"].items() for name, x in part.items()}
     tensors["torch_state"] = state["torch_state"]
+    underway = state["underway"]
+    if underway is not None:
+        pending = underway.pop("pending")
+        tensors |= {f"pending.{rank}.{name}": x for rank, part in enumerate(pending) for name, x in part.items()}
     for name, array in (summary or {}).items():
         tensors[f"summary.{name}"] = torch.from_numpy(np.array(array))
     record = {
@@ -164,11 +172,14 @@ def save_run(
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "settings": settings,
         "sizes": dict(zip(_SIZES, reversed(counts.shape), strict=True)),
-        "corpus": fingerprint(counts, vocabulary),
+        "corpus": data.named(lambda: fingerprint(counts, vocabulary))
+        if isinstance(data, Counts)
+        else fingerprint(counts, vocabulary),
         "optimizers": [to_parts(i, part, tensors) for i, part in enumerate(state["optimizers"])],
         "numpy_state": state["numpy_state"],
         "steps": state["steps"],
         "history": state["history"],
+        "underway": underway,
     }
     if is_run(folder):
         _check_continues(Path(folder), record)
@@ -233,6 +244,10 @@ def resume(
         state: dict[str, Any] = {
             part: _checked(module, _under(f"{part}.", tensors), part) for part, module in modules.items()
         }
+        going = record.get("underway")
+        if going is not None:
+            ranks = range(len(going["totals"]))
+            state["underway"] = going | {"pending": [_under(f"pending.{rank}.", tensors) for rank in ranks]}
         state["memory"] = {}
         for name, tensor in _under("memory.", tensors).items():
             claim, _, part = name.partition(".")
@@ -301,9 +316,10 @@ def _check_continues(folder: Path, record: Mapping[str, Any]) -> None:
         parts = [(before["settings"][part], record["settings"][part]) for part in ("build", "trainer")]
         other = before["corpus"] != record["corpus"] or any(differs(*pair) for pair in parts)
         past = record["history"][: len(before["history"])]
+        further = record["steps"] >= before["steps"]
     if other:
         raise ValueError(f"{folder} holds a run with other settings or another corpus: choose another folder.")
-    if differs(before["history"], past):
+    if differs(before["history"], past) or not further:
         raise ValueError(f"{folder} holds a run already: resume it, or choose another folder.")
 
 
@@ -314,6 +330,7 @@ def fingerprint(counts: sparse.csr_matrix, vocabulary: Sequence[str]) -> str:
     for array in (counts.indptr, counts.indices, counts.data):
         for start in range(0, len(array), _BLOCK):
             value = zlib.crc32(np.asarray(array[start : start + _BLOCK], dtype=np.int64).tobytes(), value)
+    give_back(counts.indices, counts.data)
     return f"{value:08x}"
 
 

@@ -19,16 +19,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import pyro_prme
 from pyro_prme import Corpus, Trainer, build, save_corpus
 from pyro_prme.cli.command import app
 from pyro_prme.cli.show import as_csv, held_out_score
+from pyro_prme.inference import large
 from pyro_prme.runs import fitting
+from pyro_prme.runs.fitting import EVERY
 from pyro_prme.runs.locks import LOCK
 from pyro_prme.runs.run_files import read_record, read_tensors
-from pyro_prme.runs.run_folder import settings_of
+from pyro_prme.runs.run_folder import load_run, make_trainer, resume, save_run, settings_of
 from pyro_prme.runs.stopping import Stopped, stop_signals
 
 COMMANDS = ("fit", "topics", "transform", "evaluate", "info", "explore", "plot", "demo")
@@ -307,8 +310,8 @@ WRONG_OPTIONS = [
 
 @pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS)
 def test_wrong_options_are_refused_by_name_before_a_corpus_is_read(tmp_path, options, message):
-    for resume in ([], ["--resume"]):
-        assert message in error_of("fit", "no corpus", "--out", tmp_path / "run", *resume, *options)
+    for again in ([], ["--resume"]):
+        assert message in error_of("fit", "no corpus", "--out", tmp_path / "run", *again, *options)
 
 
 def test_wrong_options_of_the_other_commands_are_refused_by_name():
@@ -595,7 +598,8 @@ def test_handlers_are_given_back_and_other_threads_left_alone():
 def test_checkpoints_are_as_often_as_the_help_says(tmp_path, monkeypatch, writing, share):
     """After each epoch, unless they would take more than a tenth of the time; a last one at the end."""
     help = " ".join(prme("fit", "--help").stdout.split())
-    assert "after each epoch, or less often where that would take more than a tenth of the time" in help
+    assert "after each epoch and every five minutes within one, or less often where that would take more" in help
+    assert EVERY == 300
     clock, epochs = {"now": 0.0, "writing": 0.0}, 400
     saved = []
 
@@ -605,7 +609,7 @@ def test_checkpoints_are_as_often_as_the_help_says(tmp_path, monkeypatch, writin
         clock["writing"] += writing
 
     class OfOneSecond(Trainer):
-        def epoch(self):
+        def epoch(self, between=None):
             clock["now"] += 1.0
             self.history.append({"epoch": len(self.history) + 1, "bound": 0.0})
             return self.history[-1]
@@ -622,6 +626,79 @@ def test_checkpoints_are_as_often_as_the_help_says(tmp_path, monkeypatch, writin
         assert saved[-1] == epochs
         assert len(saved) > 6
         assert clock["writing"] - 2 * writing <= share * clock["now"]  # the first and the last are written in any case
+
+
+def test_within_a_long_epoch_checkpoints_go_by_time_and_a_fit_goes_on_from_there(tmp_path, monkeypatch):
+    """Twenty steps of a minute each: one every five minutes, and the numbers of a fit that was let alone."""
+    clock, saved, real = {"now": 0.0}, [], fitting.save_run
+
+    class Killed(BaseException):
+        pass
+
+    def save(folder, trainer, *rest):
+        real(folder, trainer, *rest)
+        saved.append(trainer.steps)
+        if len(saved) == 3:
+            raise Killed
+
+    def slow_step(trainer, rows, step=Trainer.step):
+        clock["now"] += 60
+        return step(trainer, rows)
+
+    corpus, settings = small_corpus(), settings_of(num_topics=3, batch_size=2, mode="online")
+    whole = make_trainer(corpus.counts, settings)
+    whole.fit(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "save_run", save)
+        patch.setattr(fitting.time, "monotonic", lambda: clock["now"])
+        patch.setattr(Trainer, "step", slow_step)
+        with pytest.raises(Killed):
+            fitting.fit_in_folder(tmp_path / "run", make_trainer(corpus.counts, settings), settings, corpus, 2)
+    assert saved == [5, 10, 15]
+    assert "within epoch 1" in prme("info", tmp_path / "run").stdout
+    assert load_run(tmp_path / "run").history == []
+    trainer, _ = resume(tmp_path / "run", corpus.counts, corpus.vocabulary)
+    assert trainer.underway.done == 30
+    fitting.fit_in_folder(tmp_path / "run", trainer, settings, corpus, 2)
+    wanted = [record["bound"] for record in whole.history]
+    assert [record["bound"] for record in load_run(tmp_path / "run").history] == wanted
+    assert torch.equal(trainer.guide.topics.gamma, whole.guide.topics.gamma)
+    early = make_trainer(corpus.counts, settings)
+    with pytest.raises(ValueError, match="holds a run already"):
+        save_run(tmp_path / "run", early, settings, corpus.vocabulary)
+
+
+def test_a_long_online_epoch_is_scored_on_the_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "_SCORING", 0.0)
+    monkeypatch.setattr(fitting, "_SAVING", 1e9)
+    corpus, settings = small_corpus(), settings_of(num_topics=3, batch_size=2, mode="online")
+    trainer = make_trainer(corpus.counts, settings)
+    fitting.fit_in_folder(tmp_path / "run", trainer, settings, corpus, 2, corpus.split_tokens(0.5, seed=0))
+    for number, record in enumerate(load_run(tmp_path / "run").history):
+        scores = record["perplexity_by_rows"]
+        assert [int(rows) for rows in scores] == [40 * number + 4 * tenth for tenth in range(1, 10)]
+        assert all(1 < score < 100 for score in scores.values())
+        assert record["perplexity"] > 1
+
+
+def test_a_large_corpus_is_learned_online_unless_batch_is_asked_for(files, monkeypatch):
+    assert "online above 200,000 documents" in " ".join(prme("fit", "--help").stdout.split())
+    monkeypatch.setattr(fitting, "LARGE", 5)
+    monkeypatch.setattr(large, "LARGE", 5)
+    options = ["fit", files / "train.ldac", "--topics", 3]
+    found = prme(*options, "--out", files / "online")
+    assert "are learned online, in one pass: give --mode batch for batch passes" in found.stderr
+    settings = load_run(files / "online").settings
+    assert {name: settings["trainer"][name] for name in large.ONLINE} == large.ONLINE
+    assert settings["fit"]["epochs"] == len(load_run(files / "online").history) == 1
+    again = prme("fit", files / "train.ldac", "--out", files / "online", "--resume", "--epochs", 2)
+    assert again.exit_code == 0, again.output
+    assert len(load_run(files / "online").history) == 2
+    found = prme(*options, "--out", files / "batch", "--mode", "batch", "--epochs", 1)
+    assert "online" not in found.stderr
+    assert load_run(files / "batch").settings["trainer"]["mode"] == "batch"
+    found = prme(*options, "--out", files / "paper", "--preset", "paper")
+    assert load_run(files / "paper").settings["trainer"]["decay"] == 0.75  # a preset's own
 
 
 def test_two_fits_in_one_folder(files, start):

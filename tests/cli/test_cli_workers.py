@@ -1,5 +1,6 @@
 """The command with several workers: the same folder, and no run lost when one of them dies."""
 
+import json
 import os
 import re
 import signal
@@ -13,6 +14,8 @@ import pytest
 
 import pyro_prme as prme
 from pyro_prme.cli.together import restarted, under_torchrun, without_option
+from tests.robustness import worker_kills
+from tests.robustness.worker_kills import workers_of
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and sends signals to a group of processes")
@@ -25,20 +28,6 @@ def started(folder: Path, *more: str) -> subprocess.Popen:
         [*command, "--out", "run", "--workers", "2", *more],
         cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-
-
-def workers_of(launcher: int) -> list[int]:
-    """Processes that torchrun has started."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-            words = (path.parent / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if parent == launcher and b"fit" in words:
-            found.append(int(path.parent.name))
-    return found
 
 
 def waited(folder: Path, process: subprocess.Popen) -> None:
@@ -89,6 +78,91 @@ def test_ctrl_c_ends_all_workers_and_keeps_the_checkpoint(folder: Path) -> None:
     assert again.returncode == 0, err[-3000:]
     assert len(prme.load_run(folder / "run").history) == before + 2
     assert "epochs, log probability" in out
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_worker_that_hangs_is_noticed_and_all_start_again(folder: Path) -> None:
+    process = started(folder, "--epochs", "40", "--patience", "0.1")
+    waited(folder, process)
+    os.kill(workers_of(process.pid)[-1], signal.SIGSTOP)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err[-3000:]
+    assert re.search("worker 0: No word from the other workers for 0.1 minutes: all start again", err)
+    assert len(prme.load_run(folder / "run").history) == 40
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_all_workers_refuse_is_said_once_and_not_tried_again(folder: Path) -> None:
+    process = started(folder, "--topics", "500")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert err.count("error:") == 1, err
+    assert "ask for at most 120 topics" in err
+    assert not (folder / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("corpus$RANK.npz --topics 5", "Worker 1 has another corpus than worker 0"),
+        ("corpus0.npz --topics $((5 + RANK))", "Worker 1 has another settings than worker 0"),
+        ("corpus$((2 * RANK)).npz --topics 5", "worker 1: corpus2.npz"),
+    ],
+)
+def test_a_worker_that_sees_something_else_ends_all_with_a_sentence(folder: Path, what: str, message: str) -> None:
+    whole = prme.load_corpus(folder / "corpus.npz")
+    prme.save_corpus(whole, folder / "corpus0.npz")
+    prme.save_corpus(whole[:100], folder / "corpus1.npz")
+    script = f"exec {sys.executable} -m pyro_prme.cli fit {what} --out run"
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
+    done = subprocess.run(
+        [sys.executable, *launcher, "sh", "-c", script], cwd=folder, capture_output=True, text=True, timeout=200,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.count("error: ") == 1, done.stderr
+    assert f"error: {message}" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_documents_are_asked_by_several_workers_as_by_one(folder: Path) -> None:
+    one = started(folder, "--epochs", "3")
+    assert one.wait(200) == 0, one.communicate()[1][-2000:]
+    prme.save_corpus(prme.load_corpus("kjv")[200:261], folder / "new.npz")
+
+    def asked(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "pyro_prme.cli", *words], cwd=folder, capture_output=True, text=True, timeout=150,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    for more in ([], ["--json"]):
+        for number in ("1", "2"):
+            asked("transform", "run", "new.npz", "--output", f"{number}.txt", "--workers", number, *more)
+        assert (folder / "1.txt").read_text() == (folder / "2.txt").read_text()
+        assert asked("transform", "run", "new.npz", *more) == (folder / "1.txt").read_text()
+    scores = [json.loads(asked("evaluate", "run", "new.npz", "--json", "--workers", number)) for number in ("1", "2")]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_kills_at_random_moments_lose_nothing_and_change_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few of those that `python -m tests.robustness.worker_kills` makes."""
+    monkeypatch.setattr(worker_kills, "EPOCHS", 150)
+    reference = worker_kills.started(folder, "reference")
+    assert reference.wait(200) == 0
+    found = worker_kills.trial(folder, 0, seed=0, kills=3)
+    assert found["outcome"] == "ended", found
+    assert len(found["kills"]) >= 1
+    assert worker_kills.compared(folder, found, worker_kills.fitted(folder / "reference"))["same"], found
 
 
 def test_the_number_of_workers_is_no_argument_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:

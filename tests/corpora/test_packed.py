@@ -20,6 +20,7 @@ from pyro_prme.cli.command import app
 from pyro_prme.corpora import packed, packing
 from pyro_prme.corpora.packed import PackedWriter, open_packed
 from pyro_prme.corpora.packing import Limits, pack_corpus
+from pyro_prme.inference.orders import WholeOrder
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -82,7 +83,49 @@ def test_texts_in_pieces_are_the_texts(kind: str, words: tuple[str, ...] | None,
     assert found == wanted
 
 
-def test_the_folder_is_mapped_and_every_door_takes_it(tmp_path: Path) -> None:
+def test_raw_text_shows_two_passes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    pack_corpus(tmp_path / "t.txt", tmp_path / "folder", progress=True)
+    shown = capsys.readouterr().err
+    assert shown.index("packing t.txt, pass 1 of 2, words") < shown.index("packing t.txt, pass 2 of 2, counts")
+    pack_corpus(tmp_path / "t.txt", tmp_path / "other")
+    assert capsys.readouterr().err == ""
+
+
+def test_pages_of_a_mapped_corpus_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def resident() -> int:
+        text, size = Path("/proc/self/smaps").read_text(), 0
+        for part in re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", text):
+            if "indices.npy" in part.split("\n", 1)[0]:
+                size += int(re.search(r"Rss: +(\d+)", part)[1])  # type: ignore[index]
+        return size
+
+    if not Path("/proc/self/smaps").exists():
+        pytest.skip("needs /proc")
+    rows, words = 100_000, 40
+    every = scipy.sparse.csr_array(np.ones((rows, words), np.int32))
+    corpus = prme.Corpus(every, tuple(f"word{d}" for d in range(words))).pack(tmp_path / "corpus")
+    assert resident() < 100  # kB, of 16,000: the checks have read all of it
+    monkeypatch.setattr("pyro_prme.corpora.mapped._ENTRIES", 10_000)
+    counts, most = prme.Counts(corpus.counts), 0
+    for data in (counts, corpus):
+        for start in range(0, rows, 500):
+            data.batch(np.arange(start, start + 100))
+            most = max(most, resident() if start % 5000 == 0 else 0)
+    assert 0 < most < 2000
+    assert counts.on_disk
+    assert corpus.on_disk
+    assert not corpus[:50].on_disk
+
+
+def test_the_folder_is_mapped_and_every_door_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_blocks = []
+
+    def in_one_order(rng: np.random.Generator, size: int, **where: bool) -> WholeOrder:
+        in_blocks.append(where["in_blocks"])
+        return WholeOrder(rng, size)
+
+    monkeypatch.setattr("pyro_prme.inference.trainer.order_of", in_one_order)
     corpus = prme.load_corpus("kjv")[:200]
     corpus.pack(tmp_path / "bible")
     opened = prme.load_corpus(tmp_path / "bible")
@@ -92,6 +135,7 @@ def test_the_folder_is_mapped_and_every_door_takes_it(tmp_path: Path) -> None:
         assert not array.flags.owndata
         assert not array.flags.writeable
     fitted = [prme.PRMETopicModel(n_components=5, max_iter=2, random_state=0).fit(c) for c in (corpus, opened)]
+    assert in_blocks == [False, False, True, True]
     np.testing.assert_array_equal(fitted[0].components_, fitted[1].components_)
     np.testing.assert_array_equal(fitted[0].transform(corpus), fitted[1].transform(opened))
     assert opened[3:9] == corpus[3:9]

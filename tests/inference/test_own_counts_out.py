@@ -156,7 +156,7 @@ def test_it_finds_the_topics_that_made_the_documents():
 
 
 def test_memory_knows_documents_by_their_rows_and_forgets_other_data():
-    memory, data, other = Memory(2), Counts(sparse.eye(3).tocsr()), Counts(sparse.eye(3).tocsr())
+    memory, data, other = Memory(2, 100), Counts(sparse.eye(3).tocsr()), Counts(sparse.eye(3).tocsr())
     rows, indptr = np.array([2, 0]), torch.tensor([0, 2, 3])
     kept = Kept(
         torch.tensor([[1, 0], [2, 0], [3, 1]], dtype=torch.int16), torch.tensor([[ONE, 0]] * 3, dtype=torch.int16)
@@ -179,6 +179,46 @@ def test_memory_knows_documents_by_their_rows_and_forgets_other_data():
         memory.restore(state | {"begin": state["begin"] + 9}, other)
     with pytest.raises(ValueError, match="do not fit together"):
         memory.restore(state | {"share": state["share"][:1]}, other)
+
+
+def test_a_corpus_too_large_to_remember_is_forgotten_online_and_remembered_in_batch_passes():
+    nothing, all_of_it = trainer(options={"most": 100}, mode="online"), trainer(options={"most": 100})
+    small = trainer(options={"most": 10_000}, mode="online")
+    for fit in (nothing, all_of_it, small):
+        fit.fit(2)
+    entries = corpus().nnz
+    assert [len(fit.guide.topics.memory.state()["topics"]) for fit in (nothing, all_of_it, small)] == [
+        0,
+        entries,
+        entries,
+    ]
+    assert len(nothing.guide.topics.memory.state()["begin"]) == 0
+    rows = np.arange(60)
+    batch = nothing.data.batch(rows)[0]
+    held = nothing.guide.topics.memory.held(nothing.data, rows, batch.indptr, batch.count)
+    assert not held.tokens.any()
+    torch.testing.assert_close(all_of_it.guide.topics.gamma, from_memory(all_of_it), rtol=1e-6, atol=1e-6)
+
+
+def test_memories_of_several_workers_are_joined_by_the_rows_that_each_has():
+    fits = [trainer(options={"keep": 3}) for _ in range(2)]
+    whole = trainer(options={"keep": 3})
+    for fit, rows in ((whole, np.arange(60)), (fits[0], np.arange(0, 60, 2)), (fits[1], np.arange(1, 60, 2))):
+        for part in np.array_split(rows, 2):
+            batch = fit.data.batch(part)[0]
+            memory = fit.guide.topics.memory
+            memory.held(fit.data, part, batch.indptr, batch.count)
+            numbers = torch.from_numpy(part).repeat_interleave(batch.indptr.diff())
+            kept = Kept(*(((numbers[:, None] + torch.arange(3)) % m).to(torch.int16) for m in (5, 1000)))
+            memory.keep_(part, batch.indptr, kept, True, 1.0)
+    joined = Memory.joined([fit.guide.topics.memory.state() for fit in fits])
+    fresh = trainer(options={"keep": 3})
+    fresh.guide.topics.memory.restore(joined, fresh.data)
+    rows, batch = np.arange(60), fresh.data.batch(np.arange(60))[0]
+    one, other = (f.guide.topics.memory.held(f.data, rows, batch.indptr, batch.count) for f in (fresh, whole))
+    assert torch.equal(one.tokens, other.tokens)
+    assert one.tokens.any()
+    assert all(torch.equal(x, y) for x, y in zip(one.kept, other.kept, strict=True))
 
 
 def test_a_fit_that_is_taken_up_goes_on_as_if_never_interrupted():

@@ -1,5 +1,6 @@
 """Inference: monotone blocks, finite training in extremes, seeds, resuming, starts."""
 
+import copy
 import gc
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from pyro_prme import HDP, Batch, Counts, PRMEGuide, Trainer, TrainOptions
 from pyro_prme.conjugacy.random_tensor import Random
 from pyro_prme.equations.bounds import NORMALIZERS
 from pyro_prme.equations.updates import robbins_monro_rate
+from pyro_prme.inference import trainer as trainer_module
 from pyro_prme.inference.build import build
 from pyro_prme.inference.session import evaluating
 from pyro_prme.inference.topic_starts import STARTS, kmeans_start
@@ -137,6 +139,69 @@ def test_an_interrupted_run_ends_with_the_same_numbers(mode, encoder):
     second.fit(2)
     assert second.history == whole.history
     assert torch.equal(second.guide.topics.gamma, whole.guide.topics.gamma)
+
+
+class Ended(Exception):
+    """Stands for the end of the process."""
+
+
+def ended_after(fit, steps):
+    """The state of a fit that ends after so many steps, wherever that is."""
+    states = []
+
+    def end(trainer):
+        if trainer.steps == steps:
+            states.append(copy.deepcopy(trainer.state_dict()))
+            raise Ended
+
+    with pytest.raises(Ended):
+        fit.fit(10, between=end)
+    return states[0]
+
+
+@pytest.mark.parametrize("hyper", [{}, {"topics": "own-counts-out"}])
+@pytest.mark.parametrize("model", ["prme", "diln"])
+@pytest.mark.parametrize("mode", ["batch", "online"])
+@pytest.mark.parametrize("steps", [1, 8])
+def test_a_fit_that_ends_within_an_epoch_goes_on_to_the_same_numbers(mode, model, hyper, steps):
+    given = {"mode": mode, "model": model, "hyper": hyper, "batch_size": 13}  # five steps an epoch
+    whole = trainer(corpus(), **given)
+    whole.fit(3)
+    state = ended_after(trainer(corpus(), **given), steps)
+    assert 0 < state["underway"]["done"] < 60
+    assert len(state["history"]) == (steps > 5)
+    second = trainer(corpus(), start=None, **given)
+    second.load_state_dict(state)
+    second.fit(3 - len(second.history))
+    assert second.history == whole.history
+    assert second.steps == whole.steps
+    for one, other in ((second.guide, whole.guide), (second.model, whole.model)):
+        for name, value in one.state_dict().items():
+            assert torch.equal(value, other.state_dict()[name]), name
+
+
+def test_what_fits_no_epoch_under_way_is_refused():
+    state = ended_after(trainer(corpus(), batch_size=13), 2)
+    for change, message in (
+        ({"done": 60}, "rows done is 60"),
+        ({"totals": [{"Z": float("nan")}]}, "Z is nan"),
+        ({"pending": [{f"{i}.counts": torch.zeros(3, 2) for i in range(6)}]}, "pending"),
+    ):
+        fit = trainer(corpus(), batch_size=13, start=None)
+        with pytest.raises(ValueError, match=message):
+            fit.load_state_dict(state | {"underway": state["underway"] | change})
+
+
+def test_an_online_pass_centres_f_again_on_the_way(monkeypatch):
+    monkeypatch.setattr(trainer_module, "_CENTRING", 2)
+    fit, calls = trainer(corpus(), mode="online", batch_size=13), []
+    monkeypatch.setattr(fit.guide, "after_epoch", lambda data: calls.append(fit.steps))
+    fit.epoch()
+    assert calls == [2, 4, 5]
+    batch = trainer(corpus(), mode="batch", batch_size=13)
+    monkeypatch.setattr(batch.guide, "after_epoch", lambda data: calls.append(batch.steps))
+    batch.epoch()
+    assert calls[3:] == [5]
 
 
 def test_history_and_callback():

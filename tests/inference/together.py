@@ -1,6 +1,8 @@
 """Fits that the workers' tests run, in one process or under torchrun: python -m tests.inference.together OUT BATCH"""
 
+import copy
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 import pyro_prme as prme
 from pyro_prme.inference.data import Data, Tensors
 from pyro_prme.inference.guide import ClosedFormGuide
+from pyro_prme.inference.rules.topics import OwnCountsOut
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.trainer import Trainer, TrainOptions
 from pyro_prme.inference.workers import Workers, working_together
@@ -52,19 +55,46 @@ def case(kind: str) -> tuple[ClosedFormGuide, Data]:
     decoder = Decoder(6, 4, 4, (5,), batch_norm=False)
     encoder: nn.Module = TopicEncoder(6, 4, (5,), batch_norm=False, word_dropout=0.0)
     program = (prme.PRME if kind == "scale" else prme.ShapePRME)(*sizes, h_dim=4, ell_dim=4, decoder=decoder)
-    return PRMEGuide(program, encoder), Counts(corpus.counts)
+    topics = OwnCountsOut("profiled") if kind == "own" else None
+    return PRMEGuide(program, encoder, topics=topics), Counts(corpus.counts)
 
 
-CASES = ("shape", "scale", "diln", "mixture", "regression")
+CASES = ("shape", "scale", "own", "diln", "mixture", "regression")
+EPOCHS = 3
 
 
-def fitted(kind: str, mode: str, batch_size: int, workers: Workers) -> dict[str, Any]:
-    """The state after two epochs, and their bounds."""
+class Ended(Exception):
+    """Stands for the end of all processes."""
+
+
+def state_within(trainer: Trainer) -> dict[str, Any]:
+    """What the first worker would write in the middle of the second epoch, as all of them read it."""
+    states: list[Any] = []
+
+    def between(trainer: Trainer) -> None:
+        if len(trainer.history) == 1:
+            states.append(copy.deepcopy(trainer.state_dict()))
+            raise Ended
+
+    with suppress(Ended):
+        trainer.fit(EPOCHS, between=between)
+    if trainer.workers.size > 1:
+        torch.distributed.broadcast_object_list(states)
+    return states[0]
+
+
+def fitted(kind: str, mode: str, batch_size: int, workers: Workers, interrupted: bool = False) -> dict[str, Any]:
+    """The state after some epochs, and their bounds."""
     pyro.clear_param_store()
     guide, data = case(kind)
     options = TrainOptions(mode=mode, batch_size=batch_size, seed=3)
     trainer = Trainer(guide, data, options, workers=workers)
-    history = trainer.fit(2)
+    if interrupted:
+        before = state_within(trainer)
+        guide, data = case(kind)
+        trainer = Trainer(guide, data, options, workers=workers, start=None)
+        trainer.load_state_dict(before)
+    history = trainer.fit(EPOCHS - len(trainer.history))
     state = trainer.state_dict()
     return {
         "state": {**state["guide"], **{f"model.{key}": value for key, value in state["model"].items()}},
@@ -97,6 +127,8 @@ def main(out: Path, batch_size: int) -> None:
     torch.set_num_threads(1)
     with working_together(minutes=2) as workers:
         found: dict[Any, Any] = {(k, m): fitted(k, m, batch_size, workers) for k in CASES for m in ("batch", "online")}
+        for mode in ("batch", "online"):
+            found["interrupted", mode] = fitted("own", mode, batch_size, workers, interrupted=True)
         found["agree"], found["running"] = disagreement(workers), running(workers)
         if workers.leads:
             torch.save(found, out)

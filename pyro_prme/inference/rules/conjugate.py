@@ -140,8 +140,14 @@ class ConjugateFactors(Claim):
                 key: share * part if pending is None else pending[key] + share * part for key, part in target.items()
             }
 
-    def pending_parts(self) -> list[Tensor]:
-        return [part for target in self._pending.values() for part in target.values()]
+    def pending_parts(self) -> dict[str, Tensor]:
+        return {f"{name}.{key}": part for name, target in self._pending.items() for key, part in target.items()}
+
+    def restore_pending(self, parts: Mapping[str, Tensor]) -> None:
+        self._pending = {}
+        for name, part in parts.items():
+            site, _, key = name.rpartition(".")
+            self._pending.setdefault(site, {})[key] = part
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:

@@ -269,8 +269,11 @@ class PoissonFactors(SolvedClaim):
             laid = share * message.reshape(self.natural_prior[key].shape)
             self._pending[key] = laid if key not in self._pending else self._pending[key] + laid
 
-    def pending_parts(self) -> list[Tensor]:
-        return list(self._pending.values())
+    def pending_parts(self) -> dict[str, Tensor]:
+        return dict(self._pending)
+
+    def restore_pending(self, parts: Mapping[str, Tensor]) -> None:
+        self._pending = dict(parts)
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:

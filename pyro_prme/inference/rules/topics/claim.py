@@ -91,6 +91,7 @@ class TopicFactors(SolvedClaim):
         self.register_buffer("gamma", (prior + 100 * draw).mT.contiguous())
         self.register_buffer("total", sum_of_rows(self.gamma).to(self.gamma.dtype))
         self.register_buffer("pending", torch.zeros_like(self.gamma), persistent=False)
+        self._met = torch.zeros(self.gamma.shape[1], dtype=torch.float64)
         self._digamma = DigammaRows()
         self._prior = prior
         self._first = structure.run_sites, structure.args
@@ -384,10 +385,21 @@ class TopicFactors(SolvedClaim):
         """Adds the counts of a run to those pending for the next natural step."""
         found: Documents = run.local[self.roles["loadings"]]
         self._prior = self._prior_of(run.sites[self.roles["topics"]].fn)
+        self._met += found.step.counts.sum(0)
         add_rows_(self.pending, found.batch.words, found.step.statistics, share * found.weight)
 
-    def pending_parts(self) -> list[Tensor]:
-        return [self.pending]
+    def tokens_met(self) -> Tensor:
+        """Tokens of each topic in the documents met since this was last asked, (K,)."""
+        met, self._met = self._met, torch.zeros_like(self._met)
+        return met
+
+    def pending_parts(self) -> dict[str, Tensor]:
+        return {"counts": self.pending}
+
+    def restore_pending(self, parts: Mapping[str, Tensor]) -> None:
+        if parts.keys() != {"counts"} or parts["counts"].shape != self.pending.shape:
+            raise ValueError("The counts that are pending are not those of these words and topics.")
+        self.pending.copy_(parts["counts"])
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:

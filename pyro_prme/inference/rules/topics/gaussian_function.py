@@ -231,8 +231,13 @@ class FunctionFactors(Claim):
         parts = [weight * part for part in parts]
         self._pending = [a + b for a, b in zip(self._pending, parts, strict=True)] if self._pending else parts
 
-    def pending_parts(self) -> list[Tensor]:
-        return list(self._pending)
+    def pending_parts(self) -> dict[str, Tensor]:
+        return {str(i): part for i, part in enumerate(self._pending)}
+
+    def restore_pending(self, parts: Mapping[str, Tensor]) -> None:
+        self._pending = [parts[str(i)] for i in range(len(parts))]
+        if len(parts) != 4 or parts["2"].shape != 2 * parts["1"].shape:
+            raise ValueError("What is pending of the random function does not fit together.")
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:

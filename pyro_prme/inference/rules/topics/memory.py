@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pyro_prme.kernels.own_counts import Held, Kept
+from pyro_prme.kernels.own_counts import Held, Kept, nothing_held
 
 __all__ = ["Memory"]
+
+_ROUNDING = 1e-6  # of how often a document is in the topics
 
 
 class Memory:
@@ -20,12 +22,17 @@ class Memory:
 
     Rows are those of one data object; documents of another one are new. Room grows as documents are met.
 
+    In online passes documents fade from the topics. Those of a corpus with more than `most` entries are then not
+    remembered: the memory would grow with the corpus, and when one of many documents comes back the topics hold little
+    of it.
+
     Args:
         keep: responsibilities of an entry.
+        most: entries of a corpus whose documents are remembered through online passes.
     """
 
-    def __init__(self, keep: int) -> None:
-        self.keep = keep
+    def __init__(self, keep: int, most: int) -> None:
+        self.keep, self.most = keep, most
         self.forget()
 
     def forget(self) -> None:
@@ -34,14 +41,20 @@ class Memory:
         self._begin, self._size = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._share, self._pending = np.zeros(0), np.zeros(0)
         self._topics, self._shares = (np.zeros((0, self.keep), np.int16) for _ in range(2))
-        self._used = 0
+        self._used, self._large = 0, False
 
-    def _know(self, data: Any, rows: np.ndarray) -> None:
-        """Makes room for rows of the data, and forgets those of other data."""
+    def _know(self, data: Any) -> None:
+        """Forgets rows of other data."""
         if self._data is None or self._data() is not data:
             if self._data is not None:
                 self.forget()
-            self._data = weakref.ref(data)
+            self._belongs_to(data)
+
+    def _belongs_to(self, data: Any) -> None:
+        counts = getattr(data, "counts", None)
+        self._data, self._large = weakref.ref(data), counts is not None and counts.nnz > self.most
+
+    def _make_room(self, rows: np.ndarray) -> None:
         missing = int(rows.max()) + 1 - len(self._begin) if len(rows) else 0
         if missing > 0:
             missing = max(missing, len(self._begin) // 2)
@@ -57,7 +70,10 @@ class Memory:
             rows: of the batch's documents.
             indptr, count: the batch's.
         """
-        self._know(data, rows)
+        self._know(data)
+        if not self._used:
+            return nothing_held(len(count))
+        self._make_room(rows)
         size = indptr.diff().numpy()
         share = np.where(self._size[rows] == size, self._share[rows], 0.0)
         place = self._places(np.where(share > 0, self._begin[rows], 0), size, share > 0)
@@ -66,6 +82,8 @@ class Memory:
 
     def share(self, rows: np.ndarray) -> np.ndarray:
         """How often each document's words are in the topics."""
+        if not self._used:
+            return np.zeros(len(rows))
         return self._share[rows]
 
     def keep_(self, rows: np.ndarray, indptr: Tensor, kept: Kept, now: bool, amount: float) -> None:
@@ -77,6 +95,9 @@ class Memory:
             now: they are in the topics already; otherwise the next natural step brings them.
             amount: how often.
         """
+        if self._large and amount > 1 + _ROUNDING:
+            return
+        self._make_room(rows)
         size = indptr.diff().numpy()
         fresh = np.flatnonzero(self._size[rows] != size)
         if len(fresh):
@@ -110,6 +131,21 @@ class Memory:
         arrays |= {"topics": self._topics[: self._used], "shares": self._shares[: self._used]}
         return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
+    @staticmethod
+    def joined(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """One state from those of several workers, each of which has the rows that leave its rank as the remainder."""
+        if len(states) == 1:
+            return states[0]
+        size = max(len(state["begin"]) for state in states)
+        joined = {name: states[0][name].new_zeros(size) for name in ("begin", "size", "share", "pending")}
+        used = 0
+        for rank, state in enumerate(states):
+            for name, array in joined.items():
+                mine = state[name][rank :: len(states)]
+                array[rank : len(state[name]) : len(states)] = mine + used if name == "begin" else mine
+            used += len(state["topics"])
+        return joined | {name: torch.cat([state[name] for state in states]) for name in ("topics", "shares")}
+
     def restore(self, state: Mapping[str, Tensor], data: Any) -> None:
         """Goes on from a state, for rows of the data; raises ValueError if the state is not sound."""
         arrays = {name: state[name].numpy().copy() for name in self.state()}
@@ -122,7 +158,8 @@ class Memory:
         self.forget()
         for name, array in arrays.items():
             setattr(self, f"_{name}", array)
-        self._used, self._data = len(self._topics), weakref.ref(data)
+        self._used = len(self._topics)
+        self._belongs_to(data)
 
 
 def _taken(rows: np.ndarray, place: np.ndarray) -> np.ndarray:

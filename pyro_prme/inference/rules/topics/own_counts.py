@@ -26,6 +26,7 @@ from pyro_prme.kernels.sums import inner
 
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
+    from pyro_prme.inference.workers import Workers
 
 __all__ = ["OwnCountsOut", "OwnCountsOutFactors"]
 
@@ -47,12 +48,14 @@ class OwnCountsOut(Rule):
         max_sweeps: most sweeps over a document when it is met.
         tolerance: a document stops when its counts move by less than this share of its words.
         keep: responsibilities of an entry that are kept between passes, four bytes each.
+        most: entries of a corpus whose documents are remembered through online passes; batch passes remember all.
     """
 
     objective: str = "completion"
     max_sweeps: int = 5
     tolerance: float = 1e-3
     keep: int = KEPT
+    most: int = 1 << 23
     by_mean = True
     points = True
 
@@ -103,7 +106,7 @@ class OwnCountsOutFactors(TopicFactors):
         self.slow = ()
         self.bounds_a_sum = False
         self.score = "log probability of each word given all others"
-        self.memory = Memory(rule.keep)
+        self.memory = Memory(rule.keep, rule.most)
 
     def title(self, name: str) -> str:
         if name == self.roles["topics"]:
@@ -262,31 +265,49 @@ class OwnCountsOutFactors(TopicFactors):
 
     @torch.no_grad()
     def gather(self, run: Run, share: float = 1.0) -> None:
-        """Adds the counts of a run to those pending; where all documents count once, also changes gamma at once.
+        """Adds the counts of a run to those pending for the next natural step."""
+        found: OwnDocuments = run.local[self.roles["loadings"]]
+        self._prior = self._prior_of(run.sites[self.roles["topics"]].fn)
+        self._met += found.step.counts.sum(0)
+        words = found.batch.words[found.batch.local_word]
+        add_kept_(self.pending, words, share * found.weight * found.batch.count, found.kept)
+
+    @torch.no_grad()
+    def take_up(self, run: Run, share: float, workers: Workers) -> None:
+        """Remembers the documents; where all count once, also changes gamma at once.
 
         A batch pass whose documents are in gamma already moves gamma from the document's old counts to its new ones, so
         that each batch is explained by what those before it have learned. The natural step of rate 1 at its end gives
         the same gamma, up to rounding.
         """
         found: OwnDocuments = run.local[self.roles["loadings"]]
-        self._prior = self._prior_of(run.sites[self.roles["topics"]].fn)
-        batch, amount = found.batch, share * found.weight
-        words = batch.words[batch.local_word]
-        add_kept_(self.pending, words, amount * batch.count, found.kept)
         if found.rows is None:
             return
-        now = abs(amount - 1) < _WHOLE and bool((self.memory.share(found.rows) > 0).all())
+        amount = share * found.weight
+        now = not amount or (abs(amount - 1) < _WHOLE and bool((self.memory.share(found.rows) > 0).all()))
+        now = not workers.any(not now) and workers.any(bool(amount))
         if now:
-            add_kept_(self.gamma, words, -found.own.tokens, found.own.kept)
-            add_kept_(self.gamma, words, batch.count, found.kept)
-            changed = batch.words
-            self.gamma[changed] = torch.maximum(self.gamma[changed], _rows(self.prior(), changed) / 2)
-            moved = torch.zeros_like(self.total).unsqueeze(0)
-            everything = torch.zeros_like(words)
-            add_kept_(moved, everything, -found.own.tokens, found.own.kept)
-            add_kept_(moved, everything, batch.count, found.kept)
-            self.total += moved[0]
-        self.memory.keep_(found.rows, batch.indptr, found.kept, now, amount)
+            self._change(found, bool(amount), workers)
+        if amount or workers.size == 1:  # a worker that has no row of its own was lent one
+            self.memory.keep_(found.rows, found.batch.indptr, found.kept, now, amount)
+
+    def _change(self, found: OwnDocuments, mine: bool, workers: Workers) -> None:
+        """Moves gamma from what it holds of the batch's documents to what was found, of those of all workers."""
+        batch, alone = found.batch, workers.size == 1
+        words = batch.words[batch.local_word]
+        gamma = self.gamma if alone else torch.zeros_like(self.gamma)
+        moved = torch.zeros_like(self.total).unsqueeze(0)
+        if mine:
+            for to, where in ((gamma, words), (moved, torch.zeros_like(words))):
+                add_kept_(to, where, -found.own.tokens, found.own.kept)
+                add_kept_(to, where, batch.count, found.kept)
+        changed = batch.words
+        if not alone:
+            workers.sum_([gamma, moved])
+            changed = gamma.any(1).nonzero().squeeze(-1)
+            self.gamma += gamma
+        self.gamma[changed] = torch.maximum(self.gamma[changed], _rows(self.prior(), changed) / 2)
+        self.total += moved[0]
 
     def natural_step(self, rate: float) -> None:
         super().natural_step(rate)
@@ -294,6 +315,9 @@ class OwnCountsOutFactors(TopicFactors):
 
     def memory_of_data(self) -> dict[str, Tensor]:
         return self.memory.state()
+
+    def joined_memory(self, parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        return Memory.joined(parts)
 
     def remember_data(self, memory: Mapping[str, Tensor], data: Any) -> None:
         if len(memory["topics"]) and int(memory["topics"].max()) >= self.gamma.shape[1]:

@@ -22,6 +22,7 @@ from pyro_prme.kernels.sampling import Assigned, kept_of_tokens, sample_topics
 
 if TYPE_CHECKING:
     from pyro_prme.inference.run import Run
+    from pyro_prme.inference.workers import Workers
 
 __all__ = ["Sampling", "SamplingFactors"]
 
@@ -209,8 +210,12 @@ class SamplingFactors(OwnCountsOutFactors):
         self.tokens_of_data.keep_(found.rows, found.batch.length.numpy().astype(np.int64), found.assigned)
         self.progress[_VISITS] += 1
 
-    def pending_parts(self) -> list[Tensor]:
-        return []
+    def take_up(self, run: Run, share: float, workers: Workers) -> None:
+        if not self.is_sampling:
+            super().take_up(run, share, workers)
+
+    def pending_parts(self) -> dict[str, Tensor]:
+        return {} if self.is_sampling else super().pending_parts()
 
     @torch.no_grad()
     def natural_step(self, rate: float) -> None:
