@@ -160,6 +160,8 @@ def fit(
     resume_run = resume_run or (restarted() and any(is_run(folder) for folder in (out, out / part_name(0))))
     if not resume_run and not under_torchrun():
         check_new(out)
+    if seeds > 1 and is_run(out):
+        raise ValueError(f"{out} holds one run, without parts for several seeds: leave --seeds out to resume it.")
     folders = [out] if seeds == 1 else [out / part_name(i) for i in range(seeds)]
     goes_on = seed is None and resume_run and is_run(folders[0])
     first = int(read_record(folders[0])["settings"]["build"]["seed"]) if goes_on else seed or 0

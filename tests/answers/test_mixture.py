@@ -148,6 +148,7 @@ def test_the_command_mixes_runs_and_fits_several_seeds(tmp_path):
     assert "parts" in command("info", tmp_path / "mixed").stdout
     assert "is not empty" in error_of("mix", tmp_path / "one", "--out", tmp_path / "mixed")
     assert "is not empty" in error_of(*fit, "--seeds", 2, "--out", tmp_path / "mixed")
+    assert "holds one run" in error_of(*fit, "--seeds", 2, "--out", tmp_path / "one", "--resume")
     page = "explore", tmp_path / "mixed", tmp_path / "train.npz", "-o", tmp_path / "page.html"
     assert "ask one of the 3 posteriors" in error_of(*page)
 
