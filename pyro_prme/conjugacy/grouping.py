@@ -57,7 +57,7 @@ def find_groups(structure: Structure, names: Iterable[str]) -> Grouping:
             if _counts_where_hidden(program, cluster, structure):
                 raise Refused((), "members that a mask hides are multiplied with others")
         except Refused as refused:
-            apart |= dict.fromkeys(cluster, refused.reason)
+            apart |= {name: f"the {len(cluster) - 1} that it goes with: {refused.reason}" for name in cluster}
             continue
         groups.append(cluster)
     together = {name for group in groups for name in group}
@@ -65,10 +65,10 @@ def find_groups(structure: Structure, names: Iterable[str]) -> Grouping:
 
 
 def _counts_where_hidden(program: Program, names: Sequence[str], structure: Structure) -> bool:
-    """Whether something is asked of members of discrete sites that a mask hides."""
+    """Whether something is asked of members that a mask hides."""
     unit = program.unit_of(names[0])
     group = program.families[unit]
-    if not isinstance(group, FiniteGroup) or not any(bool(mask.any()) for mask in group.hidden.values()):
+    if not isinstance(group, FiniteGroup | NormalGroup) or not group.hides:
         return False
     statistics = program.at_values({name: structure.value(name) for name in structure.closed})
     target = program.target(unit, statistics, group.empty())
@@ -177,7 +177,7 @@ def _shape(site: Site) -> tuple[int, ...]:
 
 
 def _members(site: Site) -> tuple[int, ...]:
-    """The shape of a discrete site without the dimensions of one value."""
+    """The shape of a site without the dimensions of one value of a discrete one."""
     values = site.variable.values if site.variable is not None else None
     event = values.dim() - 1 if values is not None else 0
     return _shape(site)[: len(_shape(site)) - event]
@@ -207,19 +207,17 @@ def make_group(sites: Sequence[Site], families: Mapping[str, Family], terms: Ite
     weight = torch.tensor(weights.pop() if weights else 1.0)
     members = {site.name: families[site.name] for site in sites}
     finite = {name: f for name, f in members.items() if isinstance(f, Finite)}
+    hidden = {site.name: _hidden(site) for site in sites if not bool((site.weight != 0).all())}
     if len(finite) == len(members):
-        hidden = {site.name: _hidden(site) for site in sites if not bool((site.weight != 0).all())}
         return FiniteGroup(finite, uses, hidden), weight
-    if any(not bool((site.weight != 0).all()) for site in sites):
-        raise Refused(variables, "some of their members are hidden by a mask")
     normal = {name: f for name, f in members.items() if type(f) is Normal}
     if len(normal) < len(members):
         raise Refused(variables, "they are not all Normal now")
-    return NormalGroup(normal, _shared(sites, uses)), weight
+    return NormalGroup(normal, _shared(sites, uses), hidden), weight
 
 
 def _hidden(site: Site) -> Tensor:
-    """Members of a discrete site that its mask hides."""
+    """Members of a site that its mask hides."""
     batch = site.variable.batch_shape if site.variable is not None else torch.Size()
     members = _members(site)
     laid = (site.weight == 0).expand(batch)

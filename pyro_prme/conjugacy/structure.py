@@ -21,7 +21,7 @@ from pyro_prme.conjugacy.refusal import Refused, reason_of
 from pyro_prme.conjugacy.tracing import AnotherForm, Site, is_model_site, numeric_run, symbolic_run
 from pyro_prme.conjugacy.variables import Variable
 
-__all__ = ["Structure", "find_structure"]
+__all__ = ["Structure", "batches_drawn", "find_structure"]
 
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
 
@@ -202,11 +202,11 @@ def _prior_name(fn: Any) -> str:
 def other_values(trace: Any, names: Any) -> dict[str, Any]:
     """Values of the latent sites in a trace, and of plates that subsample."""
     kept = {name: trace.nodes[name]["value"] for name in names}
-    return kept | _batches(trace)
+    return kept | batches_drawn(trace)
 
 
-def _batches(trace: Any) -> dict[str, Any]:
-    """The batches that plates have drawn or were given."""
+def batches_drawn(trace: Any) -> dict[str, Any]:
+    """The batches that plates have drawn in a trace; those that they were given are the model's own."""
     plates = (
         (name, site) for name, site in trace.nodes.items() if site["type"] == "sample" and site_is_subsample(site)
     )
@@ -285,7 +285,7 @@ def _interior_run(
 ) -> Any:
     """A run at points inside of the supports: a draw of a sparse Dirichlet has zeros, at which nothing can be seen."""
     generator = torch.Generator().manual_seed(seed)
-    values: dict[str, Any] = _batches(trace)
+    values: dict[str, Any] = batches_drawn(trace)
     for name in chosen:
         fn, value = trace.nodes[name]["fn"], trace.nodes[name]["value"]
         family = family_of(fn, trace.nodes[name]["infer"])

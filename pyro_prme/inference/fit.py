@@ -13,6 +13,7 @@ from pyro import poutine
 from torch import nn
 from tqdm import tqdm
 
+from pyro_prme.conjugacy.structure import batches_drawn
 from pyro_prme.inference.data import Data
 from pyro_prme.inference.guide import ClosedFormGuide
 from pyro_prme.inference.options import RunOptions
@@ -145,8 +146,11 @@ class _Fit:
         if options.seed:
             guide.restart(options.seed)
         claims: list[Any] = list(guide.claims)
-        self.drawn = any(getattr(claim, "random", False) for claim in claims)
-        self.whole = self.data is None or options.batch_size is None or options.batch_size >= len(self.data)
+        draws_batches = bool(batches_drawn(guide.structure.trace))  # a plate with a subsample_size draws its own
+        self.drawn = draws_batches or any(getattr(claim, "random", False) for claim in claims)
+        self.whole = not draws_batches
+        if self.data is not None and options.batch_size is not None:
+            self.whole = self.whole and options.batch_size >= len(self.data)
         self.optimizer = self._make_optimizer(first)
         self.steps = 0
         self.local: Mapping[str, Any] = {}
@@ -283,7 +287,7 @@ class _Fit:
             held: RunOptions | None = None
             for _ in range(draws):
                 run = self.guide.run(*args, options=held, **self.kwargs)
-                held = held or (RunOptions(started=run.local) if run.local else None)
+                held = held or (RunOptions(started=run.local) if run.local and self.whole else None)
                 total += share * float(run.bound()) / draws
         return total
 

@@ -282,7 +282,8 @@ class ClosedFormGuide(PyroModule):
         site = self.structure.trace.nodes[name]
         if isinstance(claim, OpenClaim):
             context = Context(self.structure.args, self.structure.kwargs, tuple(self.claims))  # type: ignore[arg-type]
-            found = claim.posterior(name, site["fn"], context)
+            with torch.no_grad():
+                found = claim.posterior(name, site["fn"], context)
             if isinstance(found, Tensor):
                 return pyro.distributions.Delta(found.detach(), event_dim=site["fn"].event_dim)
             return found

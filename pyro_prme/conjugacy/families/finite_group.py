@@ -72,6 +72,7 @@ class FiniteGroup(Group):
         super().__init__(next(iter(members.values())).variable)
         self.members: Mapping[str, Finite] = dict(members)
         self.hidden = dict(hidden or {})
+        self.hides = any(bool(mask.any()) for mask in self.hidden.values())
         self._sizes = {name: len(f.values) for name, f in members.items()}
         self._shapes = {name: tuple(f.members) for name, f in members.items()}
         self._order = {name: n for n, name in enumerate(members)}

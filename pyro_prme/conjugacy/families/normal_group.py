@@ -14,7 +14,7 @@ from pyro import distributions as dist
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pyro_prme.conjugacy.families.base import Natural
+from pyro_prme.conjugacy.families.base import Natural, Statistics
 from pyro_prme.conjugacy.families.group import Conditionals, Group
 from pyro_prme.conjugacy.families.normal import JointNormal, Normal
 from pyro_prme.conjugacy.indices import Entry, Gather, Index, indices_of, laid_along
@@ -33,6 +33,7 @@ class NormalGroup(Normal, Group):
     Args:
         members: the sites' own families.
         shared: of each site, the dimensions of its shape that are shared plates, in the same order for all.
+        hidden: members without a density or data, by site, which count nowhere; they are kept as standard Normals.
 
     Raises:
         Refused: there are too many members.
@@ -40,7 +41,12 @@ class NormalGroup(Normal, Group):
 
     kind = "jointly"
 
-    def __init__(self, members: Mapping[str, Normal], shared: Mapping[str, Sequence[int]]) -> None:
+    def __init__(
+        self,
+        members: Mapping[str, Normal],
+        shared: Mapping[str, Sequence[int]],
+        hidden: Mapping[str, Tensor] | None = None,
+    ) -> None:
         self.members: Mapping[str, Normal] = dict(members)
         self._shared = {name: tuple(dims) for name, dims in shared.items()}
         self._own = {n: [d for d in range(len(f.shape)) if d not in self._shared[n]] for n, f in members.items()}
@@ -60,6 +66,32 @@ class NormalGroup(Normal, Group):
         shape = torch.Size((*plates, ends[-1]))
         variable = Variable(first.name, Normal, shape, torch.Size(plates), dtype)
         super().__init__(variable, frozenset({len(plates)}))
+        masks = {n: torch.zeros(f.shape, dtype=dtype) for n, f in members.items()}
+        self._hidden = self._flat(masks | {n: mask.to(dtype) for n, mask in (hidden or {}).items()})
+        self.hides = bool(self._hidden.any())
+
+    def _precision_root(self, natural: Natural) -> Tensor:
+        if not self.hides:
+            return super()._precision_root(natural)
+        half = self._matrices(natural["xx"])
+        return torch.linalg.cholesky(-(half + half.mT) + torch.diag_embed(self._hidden))
+
+    def holds(self, natural: Natural) -> bool:
+        if not self.hides:
+            return super().holds(natural)
+        half = self._matrices(natural["xx"]) - 0.5 * torch.diag_embed(self._hidden)
+        return super().holds({"x": natural["x"], "xx": half})
+
+    def entropy(self, natural: Natural, means: Statistics) -> Tensor:
+        entropy = super().entropy(natural, means)
+        count = self._hidden.sum(-1, keepdim=True)
+        return entropy - 0.5 * math.log(2 * math.pi * math.e) * count
+
+    def reads_hidden(self, slopes: Natural) -> bool:
+        """Whether derivatives at hidden members are not zero: then these count somewhere after all."""
+        there = self._hidden > 0
+        rows = slopes["xx"].abs().sum(-1) + slopes["xx"].abs().sum(-2)
+        return bool(slopes["x"][there].any()) or bool(rows[there].any())
 
     def operand(self, factors: Sequence[Factor]) -> tuple[str, tuple[Entry, ...]]:
         if any(f.kind != POWER for f in factors) or sum(f.power for f in factors) > 2:

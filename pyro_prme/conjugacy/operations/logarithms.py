@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pyro_prme.conjugacy.indices import Index, indices_of
+from pyro_prme.conjugacy.indices import Index, Indices, indices_of, laid_along, same_entries
 from pyro_prme.conjugacy.operations.arithmetic import ONLY_LOGARITHM, add, multiply, need_terms
 from pyro_prme.conjugacy.random_tensor import Random, as_table, fresh, inner_indices, is_lifted, lift
 from pyro_prme.conjugacy.refusal import Refused
@@ -32,6 +32,8 @@ from pyro_prme.conjugacy.terms import (
 
 __all__ = ["TABLE", "exp", "log", "log_sum_exp_bound"]
 
+_MOST_PLACES = 20_000_000  # numbers in a table of which part of a sum is there
+
 
 def log(a: Any) -> Random:
     """The logarithm: of a monomial, of 1 - x for a Beta variable, or of a sum of positive monomials."""
@@ -49,13 +51,80 @@ def log(a: Any) -> Random:
     if complement is not None:
         return Random.make(a.shape, a.dims, (Term(1.0, (), (complement,)),), a.selections, dtype=a.dtype)
     if not all(map(_is_positive, terms)):
+        terms = _joined(a, terms)
+    if not all(map(_is_positive, terms)):
         raise Refused(a.variables, "the logarithm of a sum with it")
+    chosen = _chosen(a, terms)
+    if chosen is not None:
+        return Random.make(a.shape, a.dims, chosen, a.selections, dtype=_floating(a))
     carried = set().union(*map(term_indices, terms))
     private = [_private((t,), inner_indices(a, t)) for t in terms]
     logs = tuple((log_of_monomial(t), own) for (t,), own in private)
     sums = tuple(t for (t,), _ in private)
     bound = LogSum(logs, sums, tuple(i for i in _outside(a) if i in carried))
     return Random.make(a.shape, a.dims, (Term(1.0, (), (), (bound,)),), a.selections, dtype=a.dtype)
+
+
+def _joined(a: Random, terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """Terms that have the same statistics as one, such as rate (1 - on) for rate less rate times on."""
+    if any(inner_indices(a, t) or t.bounds for t in terms):
+        return terms
+    groups: list[list[Term]] = []
+    for term in terms:
+        group = next((g for g in groups if _same_factors(g[0], term)), None)
+        if group is None:
+            groups.append([term])
+        else:
+            group.append(term)
+    out = []
+    for group in groups:
+        indices = tuple(dict.fromkeys(i for t in group for c in t.constants for i in c.indices))
+        if math.prod(i.size for i in indices) > _MOST_PLACES:
+            return terms
+        table = sum((_table(t, indices, _floating(a)) for t in group), start=torch.zeros(()))
+        whole = Constant(table.expand([i.size for i in indices]), indices)
+        out.append(Term(1.0, (whole,), group[0].factors) if len(group) > 1 else group[0])
+    return tuple(out)
+
+
+def _same_factors(a: Term, b: Term) -> bool:
+    def key(f: Factor) -> tuple[Any, ...]:
+        return f.variable, f.kind, f.power
+
+    return len(a.factors) == len(b.factors) and all(
+        any(key(f) == key(g) and same_entries(f.entries, g.entries) for g in b.factors) for f in a.factors
+    )
+
+
+def _table(term: Term, indices: Indices, dtype: torch.dtype) -> torch.Tensor:
+    """The constants of a term, laid along indices."""
+    table = torch.tensor(term.coefficient, dtype=dtype)
+    for c in term.constants:
+        table = table * laid_along(as_float(c.tensor), c.indices, indices)
+    return table
+
+
+def _chosen(a: Random, terms: tuple[Term, ...]) -> list[Term] | None:
+    """The logarithm of a sum of which exactly one part is not zero for each value of the discrete sites, as in `where`."""
+    if any(inner_indices(a, t) for t in terms):
+        return None
+    indices = tuple(dict.fromkeys(i for t in terms for c in t.constants for i in c.indices))
+    if math.prod(i.size for i in indices) > _MOST_PLACES:
+        return None
+    tables, there = [], []
+    for term in terms:
+        table = _table(term, indices, _floating(a))
+        tables.append(table)
+        there.append((table != 0).expand([i.size for i in indices]))
+    if not bool((torch.stack(there).sum(0) == 1).all()):
+        return None
+    out: list[Term] = []
+    for term, table, mask in zip(terms, tables, there, strict=True):
+        own = Term(1.0, (Constant(mask.to(_floating(a)), indices),))
+        number = torch.where(table > 0, table, torch.ones(())).log()
+        out.append(Term(1.0, (Constant((number * mask).expand(mask.shape), indices),)))
+        out += [product(own, part) for part in log_of_monomial(term._replace(coefficient=1.0, constants=()))]
+    return out
 
 
 def _private(terms: Iterable[Term], own: Iterable[Index]) -> tuple[tuple[Term, ...], tuple[Index, ...]]:

@@ -9,6 +9,7 @@ import torch
 from pyro import distributions as dist
 from torch import Tensor, nn
 from torch.distributions import Distribution, biject_to
+from torch.distributions.transforms import AffineTransform, ComposeTransform, ExpTransform
 
 from pyro_prme.conjugacy import Structure
 from pyro_prme.conjugacy.families.base import unwrapped
@@ -61,7 +62,8 @@ class FreeNormal(OpenClaim):
         return "Normal, reparameterised gradient"
 
     def posterior(self, name: str, prior: Any, context: Any) -> Distribution:
-        return normal_on_support(prior, self.loc, self.log_scale.exp())
+        loc = self.loc if torch.is_grad_enabled() else self.loc.detach()
+        return normal_on_support(prior, loc, self.log_scale.exp())
 
 
 def normal_on_support(prior: Any, loc: Tensor, scale: Tensor) -> Distribution:
@@ -71,7 +73,19 @@ def normal_on_support(prior: Any, loc: Tensor, scale: Tensor) -> Distribution:
     event = prior.event_dim - transform.codomain.event_dim
     if is_real(prior):
         return base.to_event(event)
+    if _is_exp(transform):  # then it has a mean and a variance
+        return dist.LogNormal(loc, scale).to_event(event)
     return dist.TransformedDistribution(base, transform.with_cache()).to_event(event)
+
+
+def _is_exp(transform: Any) -> bool:
+    """Whether a transform to the positive numbers is the exponential."""
+    parts = transform.parts if isinstance(transform, ComposeTransform) else [transform]
+    return [type(part) for part in parts if not _is_nothing(part)] == [ExpTransform]
+
+
+def _is_nothing(transform: Any) -> bool:
+    return isinstance(transform, AffineTransform) and transform.loc == 0 and transform.scale == 1
 
 
 def is_real(prior: Any) -> bool:
