@@ -148,6 +148,9 @@ def _pair(
 
 def _multiplied(a: Tensor, own_a: Indices, b: Tensor, own_b: Indices, kept: Indices) -> Operand:
     """The product of two tensors over the kept indices."""
+    if a.dtype != b.dtype:
+        dtype = torch.promote_types(a.dtype, b.dtype)
+        a, b = a.to(dtype), b.to(dtype)
     if len(kept) == len(set(own_a) | set(own_b)):
         order = own_a if math.prod(a.shape) >= math.prod(b.shape) else own_b
         indices = (*order, *(i for i in kept if i not in order))

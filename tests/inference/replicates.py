@@ -206,3 +206,35 @@ def masked(size: int, x: Tensor | None = None) -> None:
         with pyro.plate("data", 3, dim=-2), poutine.mask(mask=SEEN):
             u = pyro.sample("u", dist.Normal(mu, 1.0))
             pyro.sample("x", dist.Normal(u, 0.5), obs=x)
+
+
+@replicated(
+    stays=lambda s: s["rows"][:, 0, 0],
+    visits=lambda s: (s["z_0"] + s["z_1"] + s["z_2"]).double() + 0.1 * s["x"][:, 1],
+    together=lambda s: (s["z_1"] == s["z_2"]).double() + s["rows"][:, 1, 1],
+)
+def chain_of_states(size: int, x: Tensor | None = None) -> None:
+    """Discrete states that are drawn together."""
+    with pyro.plate("replicates", size):
+        rows = pyro.sample("rows", dist.Dirichlet(torch.ones(2, 2)).to_event(1))
+        at, z, path = torch.arange(size), torch.zeros(size, dtype=torch.int64), []
+        for t in range(3):
+            z = pyro.sample(f"z_{t}", dist.Categorical(rows[at, z]))
+            path.append(z)
+        pyro.sample("x", dist.Normal(1.5 * torch.stack(path, -1), 1.0).to_event(1), obs=x)
+
+
+@replicated(
+    tau=lambda s: s["tau"],
+    step=lambda s: s["s_2"] - s["s_1"],
+    gap=lambda s: s["s_0"] * s["s_2"] - s["x"][:, 2],
+)
+def walk(size: int, x: Tensor | None = None) -> None:
+    """Normal states that are drawn together."""
+    with pyro.plate("replicates", size):
+        tau = pyro.sample("tau", dist.Gamma(3.0, 2.0))
+        s, path = torch.zeros(size), []
+        for t in range(3):
+            s = pyro.sample(f"s_{t}", dist.Normal(0.8 * s, tau.rsqrt()))
+            path.append(s)
+        pyro.sample("x", dist.Normal(torch.stack(path, -1), 0.7).to_event(1), obs=x)

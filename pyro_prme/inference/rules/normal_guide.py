@@ -38,7 +38,7 @@ class FreeNormal(OpenClaim):
     Args:
         name: of the site.
         prior: its prior.
-        value: a value of it, from which it starts where the prior has neither a mean nor a median.
+        value: a value of it, from which it starts where the prior has neither a median nor a mean.
     """
 
     def __init__(self, name: str, prior: Any, value: Tensor) -> None:
@@ -101,8 +101,8 @@ def is_real(prior: Any) -> bool:
 
 
 def middle_of(prior: Any, value: Tensor) -> Tensor:
-    """The prior's mean, else its median, else the value given."""
-    for middle in (lambda: prior.mean, lambda: unwrapped(prior).icdf(torch.full_like(value, 0.5))):
+    """The prior's median, which a long tail does not move, else its mean, else the value given."""
+    for middle in (lambda: unwrapped(prior).icdf(torch.full_like(value, 0.5)), lambda: prior.mean):
         with suppress(Exception):
             found = middle()
             inside = bool(torch.isfinite(found).all()) and bool(prior.support.check(found).all())
