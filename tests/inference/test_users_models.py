@@ -27,9 +27,9 @@ def fitted(model: Callable, *args: Any, options: FitOptions = QUIET, **kwargs: A
     return guide, fit(guide, *args, options=options, **kwargs).bound
 
 
-RUG = torch.tensor([0.4, -1.2, 0.3, 2.0, -0.5, 1.1, -0.7, 0.2])
+RUG = torch.tensor([0.4, -1.2, 0.3, 2.0, -0.5, 1.1, -0.7, 0.2], dtype=torch.float64)
 AFRICA = torch.tensor([1, 0, 0, 1, 1, 0, 1, 0])
-GDP = torch.tensor([0.2, 1.1, 0.7, 0.9, -0.4, 0.1, -0.2, 0.8])
+GDP = torch.tensor([0.2, 1.1, 0.7, 0.9, -0.4, 0.1, -0.2, 0.8], dtype=torch.float64)
 
 
 def terrain(africa: Tensor, rugged: Tensor, gdp: Tensor) -> None:
@@ -45,17 +45,17 @@ def terrain(africa: Tensor, rugged: Tensor, gdp: Tensor) -> None:
 
 def test_coefficients_that_are_sites_of_their_own_have_the_exact_posterior() -> None:
     guide, bound = fitted(terrain, AFRICA, RUG, GDP)
-    features = torch.stack([torch.ones(8), AFRICA.double(), RUG.double(), AFRICA * RUG.double()], -1)
+    features = torch.stack([torch.ones(8), AFRICA.double(), RUG, AFRICA * RUG], -1)
     prior = torch.tensor([100.0, 1, 1, 1]).diag()
     covariance = features @ prior @ features.T + 0.25 * torch.eye(8)
     assert bound == pytest.approx(float(dist.MultivariateNormal(torch.zeros(8), covariance).log_prob(GDP)), abs=1e-10)
-    exact = prior @ features.T @ torch.linalg.solve(covariance, GDP.double())
+    exact = prior @ features.T @ torch.linalg.solve(covariance, GDP)
     means = torch.stack([guide.posterior(name).mean for name in ("a", "bA", "bR", "bAR")])
     torch.testing.assert_close(means, exact)
     assert guide.plan()["bA"].update == "closed form, Normal, joint over 4 sites"
 
 
-DAYS = torch.tensor([7.0, 9, 6, 8, 10, 7, 2, 3, 1, 2, 4, 2, 1])
+DAYS = torch.tensor([7.0, 9, 6, 8, 10, 7, 2, 3, 1, 2, 4, 2, 1], dtype=torch.float64)
 
 
 def change(y: Tensor) -> None:
