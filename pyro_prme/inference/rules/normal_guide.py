@@ -85,7 +85,7 @@ def _is_exp(transform: Any) -> bool:
 
 
 def _is_nothing(transform: Any) -> bool:
-    return isinstance(transform, AffineTransform) and transform.loc == 0 and transform.scale == 1
+    return isinstance(transform, AffineTransform) and bool(transform.loc == 0) and bool(transform.scale == 1)
 
 
 def is_real(prior: Any) -> bool:
