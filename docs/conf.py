@@ -57,12 +57,13 @@ mathjax_path = "tex-svg.js"
 html_theme = "furo"
 html_static_path = ["static", str(MATHJAX.locate())]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_show_sphinx = False
 html_show_search_summary = False  # would fetch pages, which a browser refuses under file://
 html_copy_source = False
 html_show_copyright = False
-pygments_style = "friendly"
-pygments_dark_style = "github-dark"
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
 
 
 def write_play_page(app, error):
@@ -71,10 +72,17 @@ def write_play_page(app, error):
         write_plays(Path(app.outdir) / "play.html")
 
 
+def level_captions(app, pagename, templatename, context, doctree):
+    """The captions of the navigation are headings, and a heading has a level."""
+    if tree := context.get("furo_navigation_tree"):
+        context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+
+
 def setup(app):
     """Generated pages and notebooks come in before Sphinx looks for sources; see docs/generate."""
     app.connect("builder-inited", lambda app: generate.write(Path(app.srcdir)))
     app.connect("build-finished", write_play_page)
+    app.connect("html-page-context", level_captions, priority=900)  # after the theme has made the navigation
     app.connect("autodoc-process-docstring", links.escape_bars)
     app.connect("autodoc-skip-member", links.skip)
     app.connect("missing-reference", links.resolve)

@@ -24,7 +24,9 @@ from PIL import Image
 HERE = Path(__file__).parent
 SECONDS_A_CELL = 600
 #: Shown, but for Pyro's wish for ipywidgets, and what the inline backend does with a setting of ours.
-WARNINGS = "default,ignore:IProgress not found,ignore:InlineBackend._figure_formats_changed"
+WARNINGS = (
+    "default,ignore:IProgress not found,ignore:InlineBackend._figure_formats_changed"
+)
 
 
 def notebooks() -> list[Path]:
@@ -35,7 +37,11 @@ def notebooks() -> list[Path]:
 def solutions(markdown: str) -> list[str]:
     """The code of the folded solutions in a Markdown cell."""
     folded = re.findall(r"<details>.*?</details>", markdown, re.DOTALL)
-    return [code for text in folded for code in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)]
+    return [
+        code
+        for text in folded
+        for code in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    ]
 
 
 def with_solutions(notebook: NotebookNode) -> NotebookNode:
@@ -51,10 +57,18 @@ def with_solutions(notebook: NotebookNode) -> NotebookNode:
 def execute(notebook: NotebookNode, folder: Path, **variables: str) -> NotebookNode:
     """Runs all cells in place, in a folder; the variable CI, which asks for small sizes, is set only if it is given."""
     notebook.metadata = {
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "kernelspec": {
+            "display_name": "Python 3",
+            "language": "python",
+            "name": "python3",
+        },
         "language_info": {"name": "python"},
     }
-    environment = {key: value for key, value in os.environ.items() if key not in ("CI", "MPLBACKEND")}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("CI", "MPLBACKEND")
+    }
     client = NotebookClient(
         notebook,
         timeout=SECONDS_A_CELL,
@@ -72,7 +86,9 @@ def execute(notebook: NotebookNode, folder: Path, **variables: str) -> NotebookN
 def caption(markdown: str) -> str:
     """The caption that a Markdown cell begins with, in one pair of asterisks, as plain text; empty if it has none."""
     found = re.match(r"\*(?!\*)(.+?)(?<!\*)\*(?!\*)", markdown, re.DOTALL)
-    text = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", found[1]) if found else ""  # the text of a link
+    text = (
+        re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", found[1]) if found else ""
+    )  # the text of a link
     text = text.replace(r"\ldots", "...")
     text = re.sub(r"\\(?:mathbb|mathrm|text|widetilde|tilde|bar|hat|[,;! ])", "", text)
     return " ".join(re.sub(r"[$`{}\\]|\*\*", "", text).split())
@@ -84,7 +100,14 @@ def finish_pictures(notebook: NotebookNode) -> None:
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
                 output.data["image/png"] = with_palette(output.data["image/png"])
-                below = next((other.source for other in notebook.cells[i + 1 :] if other.cell_type == "markdown"), "")
+                below = next(
+                    (
+                        other.source
+                        for other in notebook.cells[i + 1 :]
+                        if other.cell_type == "markdown"
+                    ),
+                    "",
+                )
                 output.metadata.setdefault("image/png", {})["alt"] = caption(below)
 
 
@@ -92,12 +115,16 @@ def with_palette(png: str) -> str:
     """A picture (base64) with a palette of 256 colours, each near those that it stands for: a third of the size."""
     picture = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
     small = io.BytesIO()
-    picture.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(small, "png", optimize=True)
+    picture.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        small, "png", optimize=True
+    )
     return base64.b64encode(small.getvalue()).decode() + "\n"
 
 
 def main(names: list[str]) -> None:
-    chosen = [path for path in notebooks() if not names or path.name.startswith(tuple(names))]
+    chosen = [
+        path for path in notebooks() if not names or path.name.startswith(tuple(names))
+    ]
     if not chosen:
         sys.exit(f"No tutorial has a name that begins with {' or '.join(names)}.")
     for path in chosen:

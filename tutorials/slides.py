@@ -50,9 +50,7 @@ class Slide:
         """Its HTML."""
         notes = f"<aside hidden>{''.join(self.notes)}</aside>" if self.notes else ""
         heading = markdown.renderInline(self.heading)
-        return (
-            f'<section tabindex="-1"><h2>{heading}</h2><div class="shown">{"".join(self.shown)}</div>{notes}</section>'
-        )
+        return f'<section tabindex="-1"><h2>{heading}</h2><div class="shown">{"".join(self.shown)}</div>{notes}</section>'
 
 
 def renderer() -> MarkdownIt:
@@ -74,7 +72,11 @@ def slides_of(notebook: NotebookNode, markdown: MarkdownIt) -> list[Slide]:
         if cell.cell_type == "code":
             if slides:
                 slides[-1].notes.append(f"<pre>{html.escape(cell.source)}</pre>")
-            waiting += [output for output in cell.outputs if "image/png" in output.get("data", {})]
+            waiting += [
+                output
+                for output in cell.outputs
+                if "image/png" in output.get("data", {})
+            ]
             continue
         for block in re.split(r"\n{2,}(?=\S)", cell.source):
             heading = re.match(r"#{1,3} (.+)", block)
@@ -89,7 +91,9 @@ def slides_of(notebook: NotebookNode, markdown: MarkdownIt) -> list[Slide]:
                 if slides[-1].shown:
                     slides.append(Slide(slides[-1].heading))
                 images = "".join(map(image, waiting))
-                slides[-1].shown.append(f"<figure>{images}<figcaption>{markdown.render(block)}</figcaption></figure>")
+                slides[-1].shown.append(
+                    f"<figure>{images}<figcaption>{markdown.render(block)}</figcaption></figure>"
+                )
                 waiting = []
             elif not slides[-1].shown or block.lstrip().startswith(("$$", "|")):
                 slides[-1].shown.append(markdown.render(block))
@@ -108,19 +112,27 @@ def page(notebook: NotebookNode) -> str:
     """The whole file."""
     markdown = renderer()
     slides = slides_of(notebook, markdown)
-    mathjax = next(file for file in metadata.files("sphinx-mathjax-offline") or [] if file.name == "tex-svg.js")
+    mathjax = next(
+        file
+        for file in metadata.files("sphinx-mathjax-offline") or []
+        if file.name == "tex-svg.js"
+    )
     return PAGE.format(
         title=html.escape(slides[0].heading),
         style=STYLE,
         slides="".join(slide.page(markdown) for slide in slides),
         script=SCRIPT,
-        mathjax=Path(str(mathjax.locate())).read_text(encoding="utf-8").replace("</script", r"<\/script"),
+        mathjax=Path(str(mathjax.locate()))
+        .read_text(encoding="utf-8")
+        .replace("</script", r"<\/script"),
     )
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("names", nargs="*", help="beginnings of names; all chapters if there are none")
+    options.add_argument(
+        "names", nargs="*", help="beginnings of names; all chapters if there are none"
+    )
     options.add_argument("--out", type=Path, default=Path("build/slides"))
     args = options.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import matplotlib
@@ -107,6 +108,19 @@ def test_nothing_comes_from_the_network(site: Path, pages: dict[Path, Page]) -> 
         assert any(address.split("?")[0].endswith("_static/tex-svg.js") for address in pages[path].loaded), path
     for path in site.rglob("*.css"):
         assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [400, 1200, 1920])
+def test_the_main_pages_fit_the_window_and_axe_finds_nothing(site: Path, browser: Any, axe: Any, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
+    page = context.new_page()
+    for name in ("index", "results", "howto/first_hour", "api/models", "tutorials/01_paintboxes"):
+        page.goto((site / f"{name}.html").as_uri())
+        page.wait_for_timeout(1_000)  # until equations are drawn
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        assert axe(page, "wcag2a", "wcag2aa") == [], name
+    context.close()
 
 
 @pytest.mark.slow

@@ -1,0 +1,9 @@
+// What scrolls by itself can be reached by the keyboard.
+document.addEventListener("DOMContentLoaded", () => {
+  const mark = () => document.querySelectorAll("pre, div.math, .table-wrapper, .cell_output").forEach((box) => {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  });
+  mark();
+  new ResizeObserver(mark).observe(document.body);
+});

@@ -1,0 +1,3 @@
+from ..browsing import axe, browser
+
+__all__ = ["axe", "browser"]
