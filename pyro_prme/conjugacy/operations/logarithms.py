@@ -105,7 +105,7 @@ def _table(term: Term, indices: Indices, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _chosen(a: Random, terms: tuple[Term, ...]) -> list[Term] | None:
-    """The logarithm of a sum of which exactly one part is not zero for each value of the discrete sites, as in `where`."""
+    """The logarithm of a sum of which one part alone is not zero at each value of discrete sites, as in `where`."""
     if any(inner_indices(a, t) for t in terms):
         return None
     indices = tuple(dict.fromkeys(i for t in terms for c in t.constants for i in c.indices))
