@@ -32,7 +32,7 @@ from pyro_prme.answers.correlations import correlation, correlation_error, corre
 
 PATH = RESULTS / "correlations.json"
 VIEWS = ("proportions", "halves", "lift", "words")
-_MOST = 3000  # documents looked at
+_MOST = 1500  # documents looked at
 _TRIPLES = 2000
 
 
