@@ -106,15 +106,17 @@ def one(folder: Path, job: dict[str, Any]) -> dict[str, Any] | None:
                 score(done)
             began = time.perf_counter()
 
-        began = time.perf_counter()
+        began, processor = time.perf_counter(), time.process_time()
         trainer.fit(1, between=between)
         spent += time.perf_counter() - began
+        processor = time.process_time() - processor
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         peaks = [float(x) for x in team.gather_all(peak)]
         if not team.leads:
             return None
         score(len(corpus))
         found = {"start": start, "seconds": spent, "documents_a_second": len(corpus) / spent}
+        found |= {"processor_seconds": processor, "load_average": os.getloadavg()[0]}
         found |= {"peak_mib": max(peaks), "resident_mib_by_tenth": resident, "curve": curve}
         found |= {"used": posterior.num_topics_used, "usage": np.sort(posterior.usage().values)[::-1].tolist()}
         if job.get("picture"):
@@ -204,8 +206,10 @@ def report() -> None:
             print(f"{where}: {r['read']:,} documents in {r['seconds']:.0f} s, perplexity {r['perplexity']:.1f}")
             continue
         tenths = [round(value) for value in r["resident_mib_by_tenth"].values()]
+        work = r["documents"] / r["processor_seconds"] / r["workers"]
         print(
             f"{where}, {r['documents']:,} documents, {r['workers']} workers: {r['documents_a_second']:.0f} a second, "
+            f"{work:.0f} a second of a processor, with its scores, load {r['load_average']:.0f}, "
             f"perplexity {r['curve'][-1]['perplexity']:.1f}, peak {r['peak_mib']:.0f} MiB, by tenth {tenths}"
         )
     speed = {r["kind"]: r["documents_a_second"] for r in records if "peer" not in r and r["kind"] != "figure"}

@@ -294,6 +294,7 @@ class Trainer:
 
     def steps_on_all(self) -> dict[str, float]:
         """A step on each batch of the data; returns the bound by site, slow terms left out."""
+        self.planned = 0
         totals = self._all_steps(None).totals
         self.underway = None
         return self.workers.sum_numbers(totals)

@@ -192,6 +192,22 @@ def test_what_fits_no_epoch_under_way_is_refused():
             fit.load_state_dict(state | {"underway": state["underway"] | change})
 
 
+def test_steps_shrink_to_nothing_over_the_last_share_of_a_planned_fit(monkeypatch):
+    fit = trainer(corpus(), mode="online", batch_size=12, cooling=0.5)  # five steps an epoch, ten in all
+    rates, speeds, optimiser = [], [], fit.optimisers[0]
+    before = [group["lr"] for group in optimiser.param_groups]
+    monkeypatch.setattr(fit, "_natural_step", rates.append)
+    monkeypatch.setattr(optimiser, "step", lambda: speeds.append(optimiser.param_groups[0]["lr"] / before[0]))
+    fit.fit(2)
+    ease = [min(1.0, 2 - step / 5) for step in range(10)]
+    assert rates == pytest.approx([e * robbins_monro_rate(t, 100.0, 0.75) for t, e in enumerate(ease, 1)])
+    assert speeds == pytest.approx(ease)
+    assert [group["lr"] for group in optimiser.param_groups] == before
+    rates.clear()
+    fit.steps_on_all()  # of no planned end
+    assert rates == pytest.approx([robbins_monro_rate(t, 100.0, 0.75) for t in range(11, 16)])
+
+
 def test_an_online_pass_centres_f_again_on_the_way(monkeypatch):
     monkeypatch.setattr(trainer_module, "_CENTRING", 2)
     fit, calls = trainer(corpus(), mode="online", batch_size=13), []
