@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from generate import api, closed_forms, differences, front, measures, results, swaps
+from generate import api, closed_forms, differences, front, measures, results, swaps, walk
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,6 +20,7 @@ def write(docs: Path) -> None:
         "measures.md": measures.table(),
         "results.md": results.page(ROOT),
         "swaps.md": swaps.fragment(),
+        "walk.md": walk.fragment(ROOT),
         **differences.fragments(ROOT),
     }
     files.update({docs / "generated" / name: text for name, text in fragments.items()})

@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import json
 import os
 import random
 import re
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from queue import Queue
 from typing import Any, NamedTuple
+
+import pytest
 
 from tests.mutation.chosen_faults import CHOSEN
 
@@ -40,6 +42,7 @@ TESTS = {
     "models": ["tests/models", "tests/inference"],
     "answers": ["tests/answers", "tests/inference"],
 }
+_LIBRARIES = ("numpy", "scipy.sparse", "torch", "pyro", "pandas", "xarray", "sklearn.decomposition", "numba")
 _MUTATED = ("equations", "inference", "conjugacy")  # at random
 
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
@@ -175,34 +178,63 @@ def nearest_first(path: str, folder: Path = ROOT) -> list[str]:
     return [file.relative_to(folder).as_posix() for file in sorted(files, key=lambda file: -near[file])]
 
 
-def noticed(mutant: Mutant, folder: Path, seconds: float) -> tuple[str, float]:
-    """How the tests of its folder end with a fault: "killed", "survived" or "too long", and in how many seconds."""
+class Trial(NamedTuple):
+    """The tests of one fault, in a process of their own."""
+
+    kind: str
+    mutant: Mutant
+    folder: Path
+    whole: str  # the file without the fault
+    process: int
+    begin: float
+
+
+def begun(kind: str, mutant: Mutant, folder: Path) -> Trial:
+    """Puts a fault into a copy of the project and starts the tests that are to notice it."""
     target = folder / mutant.path
     whole = target.read_text(encoding="utf-8")
     target.write_text(mutant.content, encoding="utf-8")
-    begin = time.monotonic()
-    try:
-        end = _run([*_PYTEST, *nearest_first(mutant.path, folder)], folder, seconds)
-    finally:
-        target.write_text(whole, encoding="utf-8")
-    return {0: "survived", None: "too long"}.get(end, "killed"), time.monotonic() - begin
+    return Trial(kind, mutant, folder, whole, _forked(nearest_first(mutant.path, folder), folder), time.monotonic())
 
 
-_PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider")
-
-
-def _run(command: list[str], folder: Path, seconds: float) -> int | None:
-    places = {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(command, cwd=folder, env=os.environ | places, capture_output=True, timeout=seconds)
-    except subprocess.TimeoutExpired:
+def ended(trial: Trial, seconds: float) -> str | None:
+    """How a trial has ended: "killed", "survived" or "too long"; None while it goes on. The fault is taken out then."""
+    process, status = os.waitpid(trial.process, os.WNOHANG)
+    late = time.monotonic() - trial.begin > seconds
+    if not process and not late:
         return None
-    return done.returncode
+    if not process:
+        os.killpg(trial.process, signal.SIGKILL)
+        os.waitpid(trial.process, 0)
+    (trial.folder / trial.mutant.path).write_text(trial.whole, encoding="utf-8")
+    if not process:
+        return "too long"
+    return "killed" if os.waitstatus_to_exitcode(status) else "survived"
 
 
-def copied(place: Path, number: int) -> Queue[Path]:
+def _forked(tests: Sequence[str], folder: Path) -> int:
+    """The number of a process that runs tests in a copy of the project; libraries are imported already."""
+    process = os.fork()
+    if process:
+        return process
+    end = 1
+    try:
+        os.setsid()
+        os.chdir(folder)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        os.environ["PYTHONPATH"], sys.dont_write_bytecode = str(folder), True
+        sys.path[:] = [str(folder), *(place for place in sys.path if Path(place).resolve() != ROOT)]
+        for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "pyro_prme")]:
+            del sys.modules[name]
+        end = int(pytest.main(["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]))
+    finally:
+        os._exit(end)
+
+
+def copied(place: Path, number: int) -> list[Path]:
     """Copies of the project, one for each worker."""
-    copies: Queue[Path] = Queue()
     for i in range(number):
         for name in ("pyro_prme", "tests", "docs", "pyproject.toml"):
             source, target = ROOT / name, place / str(i) / name
@@ -210,8 +242,7 @@ def copied(place: Path, number: int) -> Queue[Path]:
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "reference_images", "api"))
             else:
                 shutil.copy(source, target)
-        copies.put(place / str(i))
-    return copies
+    return [place / str(i) for i in range(number)]
 
 
 def main() -> int:
@@ -231,35 +262,41 @@ def main() -> int:
     mutants += [("random", m) for m in random_mutants(arguments.random, arguments.seed, folders)]
     known, whole = _known(arguments, {(kind, m.path, m.what) for kind, m in mutants})
     mutants = [(kind, m) for kind, m in mutants if (kind, m.path, m.what) not in known]
-    last = time.monotonic() + 60 * arguments.minutes
+    os.environ["OMP_NUM_THREADS"] = "1"  # tiny tensors
+    for name in _LIBRARIES:
+        importlib.import_module(name)
     with tempfile.TemporaryDirectory() as place:
         copies = copied(Path(place), arguments.workers)
         for tests in {tuple(noticing_tests(m.path)) for _, m in mutants}:
-            if " ".join(tests) in whole:
-                continue
-            begin, folder = time.monotonic(), copies.get()
-            if _run([*_PYTEST, *tests], folder, 1800) != 0:
-                print(f"The tests fail without a fault: {' '.join(tests)}", file=sys.stderr)
-                return 2
-            copies.put(folder)
-            whole[" ".join(tests)] = round(time.monotonic() - begin, 1)
+            if " ".join(tests) not in whole:
+                begin = time.monotonic()
+                if os.waitpid(_forked(tests, copies[0]), 0)[1]:
+                    print(f"The tests fail without a fault: {' '.join(tests)}", file=sys.stderr)
+                    return 2
+                whole[" ".join(tests)] = round(time.monotonic() - begin, 1)
+        found = list(_trials(mutants, copies, whole, time.monotonic() + 60 * arguments.minutes))
+    return _report([*known.values(), *found], len(mutants) - len(found), whole, arguments)
 
-        def attempt(kind_and_mutant: tuple[str, Mutant]) -> dict[str, Any] | None:
-            kind, mutant = kind_and_mutant
-            if time.monotonic() > last:
-                return None
-            folder = copies.get()
-            try:
-                end, seconds = noticed(mutant, folder, 60 + 4 * whole[" ".join(noticing_tests(mutant.path))])
-            finally:
-                copies.put(folder)
-            print(f"{end:9} {mutant.path}: {mutant.what}", flush=True)
-            return {"kind": kind, "path": mutant.path, "what": mutant.what, "end": end, "seconds": round(seconds, 1)}
 
-        with ThreadPoolExecutor(arguments.workers) as workers:
-            found = [one for one in workers.map(attempt, mutants) if one is not None]
-    left = len(mutants) - len(found)
-    return _report([*known.values(), *found], left, whole, arguments)
+def _trials(
+    mutants: Sequence[tuple[str, Mutant]], copies: Sequence[Path], whole: Mapping[str, float], last: float
+) -> Iterator[dict[str, Any]]:
+    """The end of each trial, as many at a time as there are copies; none begins after `last`."""
+    waiting, free = list(reversed(mutants)), list(copies)
+    running: list[Trial] = []
+    while running or (waiting and time.monotonic() < last):
+        while free and waiting and time.monotonic() < last:
+            running.append(begun(*waiting.pop(), free.pop()))
+        for trial in list(running):
+            kind, mutant = trial.kind, trial.mutant
+            end = ended(trial, 60 + 4 * whole[" ".join(noticing_tests(mutant.path))])
+            if end is not None:
+                running.remove(trial)
+                free.append(trial.folder)
+                seconds = round(time.monotonic() - trial.begin, 1)
+                print(f"{end:9} {mutant.path}: {mutant.what}", flush=True)
+                yield {"kind": kind, "path": mutant.path, "what": mutant.what, "end": end, "seconds": seconds}
+        time.sleep(0.02)
 
 
 def _known(

@@ -1,8 +1,10 @@
 """The script that puts faults in: its places are there, and its files can be read by Python."""
 
 import ast
+import time
+from pathlib import Path
 
-from tests.mutation.__main__ import ROOT, chosen_mutants, noticed, noticing_tests, random_mutants
+from tests.mutation.__main__ import ROOT, Mutant, begun, chosen_mutants, ended, noticing_tests, random_mutants
 
 
 def test_the_places_of_the_chosen_faults_are_there():
@@ -30,6 +32,14 @@ def test_a_fault_is_noticed_and_taken_out_again(tmp_path, monkeypatch):
     )
     monkeypatch.setattr("tests.mutation.__main__.TESTS", {"equations": ["test_sums.py"]})
     mutant = random_mutants(1, 0, ("equations",))[0]._replace(path="pyro_prme/equations/sums.py")
-    assert noticed(mutant._replace(content="one = (2)\n"), tmp_path, 60)[0] == "killed"
-    assert noticed(mutant._replace(content="one = 1  # the same\n"), tmp_path, 60)[0] == "survived"
+    assert _end(mutant._replace(content="one = (2)\n"), tmp_path) == "killed"
+    assert _end(mutant._replace(content="one = 1  # the same\n"), tmp_path) == "survived"
+    assert _end(mutant._replace(content="one = (3)\n"), tmp_path, seconds=0) == "too long"
     assert source.read_text() == "one = 1\n"
+
+
+def _end(mutant: Mutant, folder: Path, seconds: float = 60) -> str:
+    trial = begun("random", mutant, folder)
+    while (end := ended(trial, seconds)) is None:
+        time.sleep(0.01)
+    return end
