@@ -40,6 +40,10 @@ class _Numbers(NamedTuple):
 def parse_ldac(text: bytes, where: Path, vocab_size: int | None, first_line: int = 1) -> scipy.sparse.csr_array:
     """Counts from LDA-C text: a line ``n id:count ... id:count`` with n pairs and ids from 0 for each document.
 
+    `sklearn.datasets.load_svmlight_file` knows this syntax too. It is not used: it takes n for a label, so that a file
+    that was cut short passes, skips blank lines, which shifts documents against their names, takes counts that are
+    negative, broken or not a number, and refuses words out of order, which LDA-C allows.
+
     Args:
         text: content of the file.
         where: its path, for messages.

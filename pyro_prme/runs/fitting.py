@@ -27,6 +27,7 @@ __all__ = [
     "CORRELATED",
     "EVERY",
     "FIT_DEFAULTS",
+    "NUM_TOPICS",
     "check_options",
     "check_paths",
     "correlations_that_hold",
@@ -39,6 +40,9 @@ __all__ = [
     "same_settings",
     "usual_settings",
 ]
+
+#: Most topics that the model may use.
+NUM_TOPICS = 100
 
 #: Settings of a run beside those of `build` and `Trainer`; min_df and max_df as a user writes them.
 FIT_DEFAULTS: dict[str, Any] = {

@@ -26,6 +26,7 @@ sys.path.append(str(BENCHMARKS))
 import corpora  # noqa: E402
 import local_step  # noqa: E402
 import measuring  # noqa: E402
+import own_parts  # noqa: E402
 import scaling  # noqa: E402
 import training_step  # noqa: E402
 from by_hand import step_by_hand  # noqa: E402
@@ -315,3 +316,16 @@ def test_all_forms_of_the_local_step_agree():
     expected = kernel(*case[1:-1], ones, max_sweeps=local_step.SWEEPS, tolerance=0.0).counts
     for form in (local_step.torch_csr, local_step.torch_dense, local_step.torch_gather):
         torch.testing.assert_close(form(case), expected, rtol=1e-3, atol=1e-3)
+
+
+# own parts
+
+
+def test_both_sides_of_a_pair_give_the_same_numbers():
+    folded, kept = own_parts.decoders(documents=7, topics=5)
+    for pair in (own_parts.optimisers(documents=9, vocab_size=60, width=3), folded, kept):
+        assert bool(pair[0]().abs().max() > 0)
+        own, other = own_parts.milliseconds(pair, rounds=2)
+        assert 0 < own < math.inf
+        assert 0 < other < math.inf
+    assert "2.00" in own_parts.text({"a": (1.0, 2.0)})

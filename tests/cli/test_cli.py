@@ -3,6 +3,7 @@
 import csv
 import errno
 import gzip
+import inspect
 import io
 import json
 import os
@@ -23,10 +24,12 @@ import torch
 from typer.testing import CliRunner
 
 import pyro_prme
-from pyro_prme import Corpus, Trainer, build, save_corpus
+from pyro_prme import Corpus, PRMETopicModel, Trainer, build, save_corpus
 from pyro_prme.cli.command import app
 from pyro_prme.cli.show import as_csv, held_out_score
 from pyro_prme.inference import large
+from pyro_prme.inference.build import PRESETS
+from pyro_prme.inference.trainer import TrainOptions
 from pyro_prme.runs import fitting
 from pyro_prme.runs.fitting import EVERY
 from pyro_prme.runs.locks import LOCK
@@ -265,7 +268,7 @@ def test_a_path_with_nothing_there_is_said_first(files, monkeypatch):
     assert f"{none} cannot be read (No such file or directory): check the path" in error_of("info", none)
     for command in (["topics", none], ["transform", none, train], ["evaluate", none, train]):
         assert "is no run: there is no such folder." in error_of(*command)
-    monkeypatch.setattr("pyro_prme.cli.command.load_corpus", never)
+    monkeypatch.setattr("pyro_prme.cli.fit_command.load_corpus", never)
     for options in (["--vocab", none], ["--held-out", none], ["--stop-words", none]):
         assert f"{none} cannot be read" in error_of("fit", train, "--out", out, *options)
     assert f"{none} cannot be read" in error_of("fit", none, "--out", out)
@@ -369,7 +372,7 @@ def test_an_interruption_within_the_first_epoch(files, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pyro_prme.cli.command.fit_in_folder", interrupt)
+    monkeypatch.setattr("pyro_prme.cli.fit_command.fit_in_folder", interrupt)
     result = prme("fit", files / "train.ldac", "--topics", 3, "--out", files / "run", code=130)
     assert result.stderr == "interrupted; no checkpoint was written yet: nothing is kept\n"
 
@@ -719,7 +722,7 @@ def test_a_missing_file_of_a_run_is_said_before_the_corpus_is_read(fitted, tmp_p
     def never(*args, **kwargs):
         raise AssertionError("a corpus was read")
 
-    monkeypatch.setattr("pyro_prme.cli.command.load_corpus", never)
+    monkeypatch.setattr("pyro_prme.cli.fit_command.load_corpus", never)
     for missing in ("vocabulary.txt", read_record(fitted / "run")["state"]):
         run = tmp_path / missing.replace(".", "-")
         run.mkdir()
@@ -792,3 +795,18 @@ def test_a_fit_says_which_epoch_scored_best_if_it_is_not_the_last():
     assert held_out_score(records) == ", held-out perplexity 11.0 (best after 2 epochs: 10.0)"
     assert held_out_score(records[:2]) == ", held-out perplexity 10.0"
     assert held_out_score([{"epoch": 1}]) == ""
+
+
+def test_the_help_of_fit_shows_what_the_signatures_have():
+    shown = dict(re.findall(r"--([a-z0-9-]+) .*?\[default: ([^\]]+)\]", " ".join(prme("fit", "--help").stdout.split())))
+    trainer = {name: p.default for name, p in inspect.signature(TrainOptions).parameters.items()}
+    model = {name: p.default for name, p in inspect.signature(build).parameters.items()} | PRESETS["default"]
+    estimator = {name: p.default for name, p in inspect.signature(PRMETopicModel).parameters.items()}
+    for name in ("alpha", "beta", "gamma0", "model"):
+        assert shown[name] == (model[name] if name == "model" else f"{model[name]:g}")
+    for name in ("mode", "batch-size", "seed"):
+        assert shown[name] == str(trainer[name.replace("-", "_")])
+    assert shown["topics"] == str(estimator["n_components"])
+    assert shown["epochs"] == str(estimator["max_iter"])
+    assert {name: str(estimator[name]) for name in ("mode", "preset", "model")}.items() <= shown.items()
+    assert shown["batch-size"] == str(estimator["batch_size"])

@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_svmlight_file
 
 from pyro_prme.corpora import formats
 from pyro_prme.corpora.corpus import Corpus
@@ -251,3 +253,18 @@ def test_saving_where_or_what_it_cannot_is_refused(corpus: Corpus, tmp_path: Pat
     with pytest.raises(ValueError, match="cannot be written as 'lines'"):
         save_corpus(corpus, tmp_path / "c.txt")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"3 0:3 4:1\n", b"1 0:-3\n", b"1 0:2.5\n", b"1 0:nan\n", b"1 0:1\n\n1 1:1\n"])
+def test_what_a_reader_of_svmlight_files_lets_pass_is_refused(content, tmp_path):
+    load_svmlight_file(io.BytesIO(content), zero_based=True)
+    (tmp_path / "c.ldac").write_bytes(content)
+    with pytest.raises(ValueError, match=r"c\.ldac, line [12]: "):
+        load_corpus(tmp_path / "c.ldac")
+
+
+def test_what_a_reader_of_svmlight_files_refuses_is_read(tmp_path):
+    (tmp_path / "c.ldac").write_bytes(b"2 4:1 0:3\n")
+    with pytest.raises(ValueError, match="sorted"):
+        load_svmlight_file(io.BytesIO(b"2 4:1 0:3\n"), zero_based=True)
+    assert load_corpus(tmp_path / "c.ldac").counts.toarray().tolist() == [[3, 0, 0, 0, 1]]

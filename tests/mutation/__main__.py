@@ -274,8 +274,16 @@ def main() -> int:
                     print(f"The tests fail without a fault: {' '.join(tests)}", file=sys.stderr)
                     return 2
                 whole[" ".join(tests)] = round(time.monotonic() - begin, 1)
-        found = list(_trials(mutants, copies, whole, time.monotonic() + 60 * arguments.minutes))
-    return _report([*known.values(), *found], len(mutants) - len(found), whole, arguments)
+        found = list(known.values())
+        scores = _written(found, whole, arguments)
+        for one in _trials(mutants, copies, whole, time.monotonic() + 60 * arguments.minutes):
+            found.append(one)
+            scores = _written(found, whole, arguments)
+    left = len(mutants) + len(known) - len(found)
+    if left:
+        print(f"{left} are left: call it again with the same report.")
+    print(json.dumps(scores))
+    return int(left or any(score["share"] < (1 if kind == "chosen" else 0.9) for kind, score in scores.items()))
 
 
 def _trials(
@@ -314,8 +322,10 @@ def _known(
     return {key: one for key, one in known.items() if key in asked}, whole
 
 
-def _report(found: list[dict[str, Any]], left: int, whole: dict[str, float], arguments: argparse.Namespace) -> int:
-    found = sorted(found, key=lambda one: (one["kind"], one["path"], one["what"]))
+def _written(
+    found: list[dict[str, Any]], whole: dict[str, float], arguments: argparse.Namespace
+) -> dict[str, dict[str, float]]:
+    """Writes the report, and returns its scores: of the chosen faults, and of each folder's random ones."""
     ends: dict[str, list[bool]] = {}
     for one in found:
         kind = one["kind"] if one["kind"] == "chosen" else one["path"].split("/")[1]
@@ -324,14 +334,12 @@ def _report(found: list[dict[str, Any]], left: int, whole: dict[str, float], arg
         kind: {"mutants": len(killed), "killed": sum(killed), "share": round(sum(killed) / len(killed), 3)}
         for kind, killed in ends.items()
     }
-    if left:
-        print(f"{left} are left: call it again with the same report.")
-    print(json.dumps(scores))
     if arguments.report:
         arguments.report.parent.mkdir(parents=True, exist_ok=True)
+        found = sorted(found, key=lambda one: (one["kind"], one["path"], one["what"]))
         content = {"seed": arguments.seed, "scores": scores, "seconds_without_a_fault": whole, "mutants": found}
         arguments.report.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return int(left or any(score["share"] < (1 if kind == "chosen" else 0.9) for kind, score in scores.items()))
+    return scores
 
 
 if __name__ == "__main__":
