@@ -12,22 +12,18 @@ import pyro
 import torch
 from pyro import poutine
 from pyro.nn import PyroModule
-from pyro.poutine.messenger import Messenger
 from pyro.poutine.runtime import _PYRO_STACK
 from pyro.poutine.trace_messenger import TraceMessenger
-from pyro.poutine.util import site_is_subsample
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_prme.conjugacy import Factors, Structure
-from pyro_prme.conjugacy.families import variable_of
 from pyro_prme.conjugacy.families.group import Conditionals
 from pyro_prme.conjugacy.program import compile_program
-from pyro_prme.conjugacy.random_tensor import Random, of_variable
 from pyro_prme.conjugacy.refusal import Refused
-from pyro_prme.conjugacy.tracing import Site, is_deterministic, is_model_site, weight_of
 from pyro_prme.equations.bounds import NORMALIZERS
 from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Rule, SolvedClaim
+from pyro_prme.inference.handlers import Guided, Placed
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.plan import Plan, make_plan, structure_for
 from pyro_prme.inference.rules import Conjugate, MeanFieldNormal, OneByOne, PoissonSums, Topics
@@ -35,7 +31,7 @@ from pyro_prme.inference.rules.conjugate import ConjugateFactors
 from pyro_prme.inference.rules.poisson.claim import PoissonFactors
 from pyro_prme.inference.rules.topics.claim import TopicFactors
 from pyro_prme.inference.rules.topics.gaussian_function import FunctionFactors
-from pyro_prme.inference.run import OpenSite, Run
+from pyro_prme.inference.run import Run
 from pyro_prme.inference.session import alone, evaluating, seeded
 from pyro_prme.inference.starts import start_factors
 
@@ -194,7 +190,7 @@ class ClosedFormGuide(PyroModule):
         self.plan(*args, **kwargs)
         options = options or RunOptions()
         with alone():
-            tracer = _Guided(tuple(self.claims), args, kwargs)  # type: ignore[arg-type]
+            tracer = Guided(tuple(self.claims), args, kwargs)  # type: ignore[arg-type]
             with pyro.validation_enabled(False), poutine.block(hide_types=["sample", "observe"]), tracer:
                 self.model(*args, **kwargs)
             try:
@@ -206,7 +202,7 @@ class ClosedFormGuide(PyroModule):
                     "another rule."
                 ) from refused
 
-    def _solved(self, args: tuple, kwargs: Mapping[str, Any], tracer: _Guided, options: RunOptions) -> Run:
+    def _solved(self, args: tuple, kwargs: Mapping[str, Any], tracer: Guided, options: RunOptions) -> Run:
         """The factors of a run: given ones, then those of fused rules and the conjugate ones."""
         claims: tuple[Any, ...] = tuple(self.claims)
         sites = {site.name: site for site in tracer.sites}
@@ -266,10 +262,10 @@ class ClosedFormGuide(PyroModule):
             fn: Any = run.factor(site.name)
             if isinstance(fn, Tensor):
                 fn = pyro.distributions.Delta(fn, event_dim=site.fn.event_dim)
-            with _Placed(site, site.value if site.name in run.open else None):
+            with Placed(site, site.value if site.name in run.open else None):
                 values[site.name] = pyro.sample(site.name, fn)
         for site in run.decided:
-            with _Placed(site, None):
+            with Placed(site, None):
                 values[site.name] = pyro.sample(site.name, site.fn)
         return values
 
@@ -315,7 +311,7 @@ def _drawn_together(steps: Conditionals, run: Run) -> dict[str, Tensor]:
     try:
         name, fn = next(steps)
         while True:
-            with _Placed(run.sites[name], None):
+            with Placed(run.sites[name], None):
                 values[name] = pyro.sample(name, fn)  # type: ignore[arg-type]
             name, fn = steps.send(values[name])
     except StopIteration:
@@ -324,89 +320,3 @@ def _drawn_together(steps: Conditionals, run: Run) -> dict[str, Tensor]:
 
 def _same(x: Any) -> Any:
     return x
-
-
-class _Placed(Messenger):
-    """Puts a sample statement into the plates of the model's site, with its scale and mask.
-
-    Args:
-        site: of a run of the model.
-        value: that it took in the run, if it took one.
-    """
-
-    def __init__(self, site: Site, value: Tensor | None) -> None:
-        super().__init__()
-        self._site, self._value = site, value
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if self._value is not None:
-            msg["value"], msg["done"] = self._value, True
-        msg["cond_indep_stack"] = (*self._site.plates, *msg["cond_indep_stack"])
-        msg["scale"] = msg["scale"] * self._site.weight
-
-
-class _Guided(Messenger):
-    """Gives closed sites their random tensors and open ones a value from their factor, and records every site.
-
-    Args:
-        claims: which hold the sites.
-        args: what the model is called with, by position.
-        kwargs: the same by name.
-    """
-
-    def __init__(self, claims: tuple[Claim, ...], args: tuple, kwargs: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._context = Context(args, kwargs, claims)
-        self._claim_of: dict[str, Claim] = {name: claim for claim in claims for name in claim.sites}
-        self.sites: list[Site] = []
-        self.open: dict[str, OpenSite] = {}
-        self.fixed: dict[str, Tensor] = {}
-        self.decided: list[Site] = []
-        self._variables: dict[str, Any] = {}
-        self._posteriors: dict[str, Any] = {}
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if site_is_subsample(msg) or msg["is_observed"] or msg["infer"].get("_deterministic"):
-            return
-        if is_deterministic(msg):
-            msg["value"], msg["done"] = msg["fn"].v, True
-            return
-        name = msg["name"]
-        claim = self._claim_of.get(name)
-        if claim is None:
-            raise ValueError(f"The model has a site {name!r} that it did not have when the plan was made.")
-        if isinstance(claim, OpenClaim):
-            posterior = claim.posterior(name, msg["fn"], self._context)
-            self._posteriors[name] = posterior
-            msg["value"] = posterior if isinstance(posterior, Tensor) else posterior.rsample()
-        else:
-            local = [frame.dim for frame in msg["cond_indep_stack"] if frame.size != frame.full_size]
-            variable = variable_of(name, msg["fn"], local, claim.family)
-            kept = isinstance(claim, ConjugateFactors) and claim.unit_of[name] in claim.kept
-            if variable is None or (kept and local):
-                raise ValueError(
-                    f"Site {name} has another form than when the plan was made: make the plan on a batch like those "
-                    "that follow."
-                )
-            self._variables[name] = variable
-            msg["value"] = of_variable(variable)
-        msg["done"] = True
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        if not is_model_site(msg):
-            value = msg["value"]
-            if not site_is_subsample(msg) and isinstance(value, Tensor) and not isinstance(value, Random):
-                self.fixed[msg["name"]] = value
-                if not msg["infer"].get("_deterministic"):
-                    plates = tuple(msg["cond_indep_stack"])
-                    self.decided.append(Site(msg["name"], msg["fn"], value, weight_of(msg), False, plates, None))
-            return
-        name = msg["name"]
-        plates = tuple(msg["cond_indep_stack"])
-        site = Site(
-            name, msg["fn"], msg["value"], weight_of(msg), msg["is_observed"], plates, self._variables.get(name)
-        )
-        self.sites.append(site)
-        if name in self._posteriors:
-            claim: Any = self._claim_of[name]
-            self.open[name] = OpenSite(claim, self._posteriors[name], site)
