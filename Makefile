@@ -9,7 +9,7 @@ PINS = $(shell $(PYTHON) -c 'import sys; print("--constraint constraints.txt" * 
 
 MINUTES := 10
 SEED := 0
-MUTANTS := 60
+MUTANTS := 20
 
 .PHONY: help install demo docs tutorials slides notebooks test test-slow soak mutants lint format clean
 
@@ -50,7 +50,7 @@ test-slow: install  ## the tests that take minutes
 soak: install  ## try to break it, for MINUTES=10 from SEED=0; a report in build/soak.json
 	$(BIN)/python -m tests.robustness --minutes $(MINUTES) --seed $(SEED) --report build/soak.json
 
-mutants: install  ## put faults into the code and see whether the fast tests notice; a score in build/mutants.json
+mutants: install  ## put faults into the code (MUTANTS=20 a folder) and see whether the fast tests notice; build/mutants.json
 	$(BIN)/python -m tests.mutation --random $(MUTANTS) --seed $(SEED) --report build/mutants.json
 
 lint: install  ## ruff (lint and format), mypy, and who may import whom

@@ -128,3 +128,19 @@ def test_the_sums_of_gamma_are_those_of_all_words():
     torch.testing.assert_close(topics.total, topics.gamma.sum(0))
     topics.natural_step(0.5)
     torch.testing.assert_close(topics.total, topics.gamma.sum(0))
+
+
+def test_step_sizes_fall_as_in_the_paper_and_its_constants_are_the_defaults():
+    assert robbins_monro_rate(0) == 100.0**-0.75
+    assert robbins_monro_rate(400) == 500.0**-0.75
+    assert robbins_monro_rate(9, 1.0, 0.6) == 10.0**-0.6
+
+
+def test_epsilon_is_solved_where_newton_needs_many_steps():
+    """From 0 the steps double at first: a root of 1e12 takes 40."""
+    a, e, length = torch.tensor([[5.0, 1000.0]]), torch.tensor([[1e-12, 1.0]]), torch.tensor([1000.0])
+    prior_total = torch.tensor([1002.0])
+    epsilon = solve_epsilon(a, e, length, prior_total)
+    found = (a * e * epsilon / (e * epsilon + length)).sum(-1)
+    torch.testing.assert_close(found, prior_total, rtol=1e-12, atol=0)
+

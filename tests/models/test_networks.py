@@ -193,3 +193,14 @@ def test_a_mean_over_a_larger_batch_holds_within_its_block_and_thread_alone():
     with suppress(ZeroDivisionError), batch_mean(lambda rows: given):
         1 / 0  # noqa: B018
     torch.testing.assert_close(moved(), own)
+
+
+def test_recentring_weighs_batches_by_their_documents():
+    model, _ = build(4, 6, 9, embedding_dim=3)
+    h, ell = torch.randn(9, 3), torch.randn(4, 3)
+    with torch.no_grad():
+        model.recentre([h], ell)
+        whole = model.decoder.running_mean.clone()
+        model.recentre([h[:2], h[2:]], ell)
+    assert float(whole.abs().max()) > 0
+    torch.testing.assert_close(model.decoder.running_mean, whole)
