@@ -798,7 +798,9 @@ def test_a_fit_says_which_epoch_scored_best_if_it_is_not_the_last():
 
 
 def test_the_help_of_fit_shows_what_the_signatures_have():
-    shown = dict(re.findall(r"--([a-z0-9-]+) .*?\[default: ([^\]]+)\]", " ".join(prme("fit", "--help").stdout.split())))
+    options = " ".join(prme("fit", "--help").stdout.split()).split(" --")[1:]
+    found = {text.split()[0]: re.search(r"\[default: \(?([^\])]+)", text) for text in options}
+    shown = {name: match[1] for name, match in found.items() if match}
     trainer = {name: p.default for name, p in inspect.signature(TrainOptions).parameters.items()}
     model = {name: p.default for name, p in inspect.signature(build).parameters.items()} | PRESETS["default"]
     estimator = {name: p.default for name, p in inspect.signature(PRMETopicModel).parameters.items()}

@@ -143,4 +143,3 @@ def test_epsilon_is_solved_where_newton_needs_many_steps():
     epsilon = solve_epsilon(a, e, length, prior_total)
     found = (a * e * epsilon / (e * epsilon + length)).sum(-1)
     torch.testing.assert_close(found, prior_total, rtol=1e-12, atol=0)
-

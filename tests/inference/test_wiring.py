@@ -55,10 +55,13 @@ def test_the_sticks_have_the_rate_that_the_guide_was_given() -> None:
     assert (group["lr"], group["weight_decay"]) == (0.03, 0.0)
 
 
-@pytest.mark.parametrize("model", ["hdp", "prme"])
-def test_an_epochs_bound_is_that_of_all_data_as_it_found_them(model: str) -> None:
-    """Batches of unequal size, each weighted by its share; E-steps in evaluation mode; slow terms once."""
-    t = trainer(corpus(50), model=model, hyper={"stick_rate": STILL}, batch_size=20, learning_rate=STILL)
+@pytest.mark.parametrize(("model", "batch_size"), [("hdp", 20), ("prme", 50)])
+def test_an_epochs_bound_is_that_of_all_data_as_it_found_them(model: str, batch_size: int) -> None:
+    """Batches of unequal size, each weighted by its share; E-steps in evaluation mode; slow terms once.
+
+    PRME has one batch, since its decoder's running mean moves after each.
+    """
+    t = trainer(corpus(50), model=model, hyper={"stick_rate": STILL}, batch_size=batch_size, learning_rate=STILL)
     t.guide.after_epoch(t.data)
     before = t.bound()
     record = t.epoch()
@@ -85,7 +88,7 @@ def test_the_rate_of_online_steps_falls_as_steps_are_counted(monkeypatch: pytest
 def test_each_gradient_step_has_the_gradient_of_its_own_run() -> None:
     grads = []
     for steps in (1, 3):
-        settings = {"word_dropout": 0.0, "batch_norm": False}
+        settings = {"word_dropout": 0.0, "batch_norm": False, "stick_rate": STILL}
         t = trainer(corpus(), hyper=settings, batch_size=60, learning_rate=STILL, gradient_steps=steps)
         t.step(np.arange(60))
         grads.append(t.guide.claim("ell").free.grad.clone())
@@ -99,14 +102,13 @@ def test_gradient_steps_hold_what_the_e_step_found(monkeypatch: pytest.MonkeyPat
 
     def watched(*args: Any, options: RunOptions | None = None, **kwargs: Any) -> Any:
         found = run(*args, options=options, **kwargs)
-        seen.append((options, found.local))
+        seen.append((options, found))
         return found
 
     monkeypatch.setattr(t.guide, "run", watched)
     t.step(np.arange(20))
-    (_, solved), (options, again) = seen
-    assert options.held["Z"] is solved["Z"]
-    assert again["Z"] is solved["Z"]
+    (_, solved), (options, _) = seen
+    assert options.held["Z"] is solved.local["Z"]
 
 
 def test_sticks_start_at_the_shares_of_the_clusters_and_places_around_their_mean() -> None:
@@ -115,10 +117,10 @@ def test_sticks_start_at_the_shares_of_the_clusters_and_places_around_their_mean
     sizes = (60, 30, 10)
     rows = np.concatenate([rng.multinomial(40, g / g.sum(), size=s) for g, s in zip(groups, sizes, strict=True)])
     t = trainer(rows, num_topics=3, batch_size=100)
-    weights = stick_weights(t.guide.claim("V").value())
+    weights = stick_weights(t.guide.claim("V").value().detach())
     smooth = (torch.tensor(sizes) / 100 + 0.1 / 3) / 1.1
     torch.testing.assert_close(weights, smooth.to(weights), atol=1e-6, rtol=0)
-    ell = t.guide.claim("ell").value()
+    ell = t.guide.claim("ell").value().detach()
     torch.testing.assert_close(ell.norm(dim=1), torch.ones(3))
     assert float(ell.mean(0).norm()) < 0.5  # without their mean taken out, all three lie on one side
 
