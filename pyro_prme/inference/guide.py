@@ -18,12 +18,11 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pyro_prme.conjugacy import Factors, Structure
-from pyro_prme.conjugacy.families.group import Conditionals
 from pyro_prme.conjugacy.program import compile_program
 from pyro_prme.conjugacy.refusal import Refused
 from pyro_prme.equations.bounds import NORMALIZERS
 from pyro_prme.inference.claims import Claim, Context, GivenClaim, OpenClaim, Rule, SolvedClaim
-from pyro_prme.inference.handlers import Guided, Placed
+from pyro_prme.inference.handlers import Guided, Placed, drawn_together
 from pyro_prme.inference.options import RunOptions
 from pyro_prme.inference.plan import Plan, make_plan, structure_for
 from pyro_prme.inference.rules import Conjugate, MeanFieldNormal, OneByOne, PoissonSums, Topics
@@ -257,7 +256,7 @@ class ClosedFormGuide(PyroModule):
                 continue
             steps = run.factors.conditionals(site.name)
             if steps is not None:
-                values |= _drawn_together(steps, run)
+                values |= drawn_together(steps, run)
                 continue
             fn: Any = run.factor(site.name)
             if isinstance(fn, Tensor):
@@ -303,19 +302,6 @@ class ClosedFormGuide(PyroModule):
         """Draws from the factors; the global random state stays as it was where a seed is given."""
         with seeded(seed), torch.no_grad():
             return self(*args, **kwargs)
-
-
-def _drawn_together(steps: Conditionals, run: Run) -> dict[str, Tensor]:
-    """Values of sites with one factor together, drawn one after the other."""
-    values: dict[str, Tensor] = {}
-    try:
-        name, fn = next(steps)
-        while True:
-            with Placed(run.sites[name], None):
-                values[name] = pyro.sample(name, fn)  # type: ignore[arg-type]
-            name, fn = steps.send(values[name])
-    except StopIteration:
-        return values
 
 
 def _same(x: Any) -> Any:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pyro
 from pyro.poutine.messenger import Messenger
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 
 from pyro_prme.conjugacy.families import variable_of
+from pyro_prme.conjugacy.families.group import Conditionals
 from pyro_prme.conjugacy.random_tensor import Random, of_variable
 from pyro_prme.conjugacy.tracing import Site, is_deterministic, is_model_site, weight_of
 from pyro_prme.inference.claims import Claim, Context, OpenClaim
 from pyro_prme.inference.rules.conjugate import ConjugateFactors
-from pyro_prme.inference.run import OpenSite
+from pyro_prme.inference.run import OpenSite, Run
 
-__all__ = ["Guided", "Placed"]
+__all__ = ["Guided", "Placed", "drawn_together"]
 
 
 class Placed(Messenger):
@@ -103,3 +105,16 @@ class Guided(Messenger):
         if name in self._posteriors:
             claim: Any = self._claim_of[name]
             self.open[name] = OpenSite(claim, self._posteriors[name], site)
+
+
+def drawn_together(steps: Conditionals, run: Run) -> dict[str, Tensor]:
+    """Values of sites with one factor together, drawn one after the other."""
+    values: dict[str, Tensor] = {}
+    try:
+        name, fn = next(steps)
+        while True:
+            with Placed(run.sites[name], None):
+                values[name] = pyro.sample(name, fn)  # type: ignore[arg-type]
+            name, fn = steps.send(values[name])
+    except StopIteration:
+        return values
