@@ -801,16 +801,15 @@ def test_the_help_of_fit_shows_what_the_signatures_have():
     options = " ".join(prme("fit", "--help").stdout.split()).split(" --")[
         1:
     ]  # some texts name another: the first counts
-    found = {text.split()[0]: re.search(r"\[default: \(?([^\])]+)", text) for text in reversed(options)}
-    shown = {name: match[1] for name, match in found.items() if match}
+    found = [(text.split()[0], re.search(r"\[default: \(?([^\])]+)", text)) for text in reversed(options)]
+    shown = {name: match[1] for name, match in found if match}
     trainer = {name: p.default for name, p in inspect.signature(TrainOptions).parameters.items()}
     model = {name: p.default for name, p in inspect.signature(build).parameters.items()} | PRESETS["default"]
     estimator = {name: p.default for name, p in inspect.signature(PRMETopicModel).parameters.items()}
     for name in ("alpha", "beta", "gamma0", "model"):
         assert shown[name] == (model[name] if name == "model" else f"{model[name]:g}")
-    for name in ("mode", "batch-size", "seed"):
+    for name in ("batch-size", "seed"):
         assert shown[name] == str(trainer[name.replace("-", "_")])
     assert shown["topics"] == str(estimator["n_components"])
-    assert shown["epochs"] == str(estimator["max_iter"])
-    assert {name: str(estimator[name]) for name in ("mode", "preset", "model")}.items() <= shown.items()
+    assert {name: str(estimator[name]) for name in ("preset", "model")}.items() <= shown.items()
     assert shown["batch-size"] == str(estimator["batch_size"])
