@@ -83,7 +83,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 #: Settings of models with a layer of repeated words, over those of a preset: a document has fewer tables than tokens,
-#: and what beta pseudo-counts say matters more (`benchmarks/paper/own_words.py`).
+#: and what beta pseudo-counts say matters more (`benchmarks/paper/NOTES.md`).
 OWN_WORDS_SETTINGS: dict[str, Any] = {"beta": 10.0}
 
 

@@ -138,7 +138,7 @@ class OwnWords(TopicModel):
         args, kwargs: of the class that this one goes before.
         own_discount: d, between 0 and 1, or a prior of it. The default is learned.
         own_concentration: c, positive, or a prior of it. The default is learned.
-        growth: g of the tables. The default did best on validation documents (`benchmarks/paper/own_words.py`).
+        growth: g of the tables. The default did best on validation documents (`benchmarks/paper/NOTES.md`).
     """
 
     own_discount: float | Tensor
