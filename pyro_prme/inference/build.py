@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pyro_prme.checks import all_settings, choice
+from pyro_prme.checks import all_settings, choice, whole
 from pyro_prme.inference.rules import Topics
 from pyro_prme.inference.rules.topics import OwnCountsOut, Sampling
 from pyro_prme.inference.session import alone
@@ -156,6 +156,9 @@ def build(
         choice(key, value, known)
     choice("encoder", encoder, ("topics", "words"))
     choice("inference", inference, INFERENCES)
+    whole("sweeps", sweeps, 1, 1000)
+    whole("warm_up", warm_up, 0)
+    whole("burn_in", burn_in, 0)
     if inference == "gibbs" and model == "diln":
         raise ValueError("DILN's function has a Gaussian factor, which is not sampled: use model 'prme' or 'hdp'.")
     if inference == "gibbs" and own_words:

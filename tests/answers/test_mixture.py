@@ -55,7 +55,15 @@ def test_its_prediction_is_the_mean_of_the_parts_predictions(parts):
 def test_every_question_is_answered_or_refused_in_a_sentence(parts):
     """A method that a mixture inherits would answer for its first part."""
     mixture = Posterior.mix(parts)
-    inherited = {"similar_topics", "perplexity", "topics", "top_words", "num_topics_used", "mix", "token_perplexities"}
+    inherited = {
+        "similar_topics",
+        "perplexity",
+        "topics",
+        "top_words",
+        "num_topics_used",
+        "mix",
+        "token_perplexities",
+    } | {"completion"}
     for name in {name for name in dir(Posterior) if not name.startswith("_")} - inherited:
         assert name in vars(Mixture), name
     for name in ("topic_correlations", "embeddings", "random_function", "loadings", "mean", "similar_topics"):
