@@ -65,6 +65,12 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path) for path in sorted(site.rglob("*.html"))}
 
 
+@pytest.fixture(scope="module")
+def results_page() -> str:
+    """Of the committed results; made once, since it asks every script for its tables."""
+    return results.page(ROOT)
+
+
 def public_modules() -> Iterator[str]:
     for info in pkgutil.walk_packages(pyro_prme.__path__, "pyro_prme."):
         if not any(part.startswith("_") for part in info.name.split(".")):
@@ -161,8 +167,8 @@ def test_numbers_of_the_results_page_come_from_files(tmp_path: Path) -> None:
     assert typed == {"1", "90", "50", "10"}  # "Table 1", and the shares of words in the headings of its columns
 
 
-def test_the_papers_column_stands_beside_ours_and_each_table_answers_one_question() -> None:
-    text = results.page(ROOT)
+def test_the_papers_column_stands_beside_ours_and_each_table_answers_one_question(results_page: str) -> None:
+    text = results_page
     part = text[text.index("## Held-out perplexity") :].split("<details>")[0]
     tables = re.findall(r"(?:^\|.*\n)+", part, re.MULTILINE)
     assert [table.splitlines()[0] for table in tables] == [
@@ -178,8 +184,8 @@ def test_the_papers_column_stands_beside_ours_and_each_table_answers_one_questio
     assert row.split("|")[5].split()[0] == f"{score:.1f}", "the fit without f, at 10%"
 
 
-def test_the_list_of_questions_leads_to_sections_that_are_there() -> None:
-    text = results.page(ROOT)
+def test_the_list_of_questions_leads_to_sections_that_are_there(results_page: str) -> None:
+    text = results_page
     headings = {results.slug(line.removeprefix("## ")) for line in text.splitlines() if line.startswith("## ")}
     asked = re.findall(r"^- \[[^]]+\?\]\(#([^)]+)\)$", text, re.MULTILINE)
     assert len(asked) == len(results.ASKED)
@@ -218,8 +224,8 @@ def test_the_api_begins_with_what_most_readers_come_for() -> None:
     assert api.members(importlib.import_module("pyro_prme.models.topic_model"))[-1] == "Plates"
 
 
-def test_every_table_of_the_results_has_a_sentence_above_it_and_goals_are_folded() -> None:
-    text = results.page(ROOT)
+def test_every_table_of_the_results_has_a_sentence_above_it_and_goals_are_folded(results_page: str) -> None:
+    text = results_page
     lines = text.splitlines()
     tops = [i for i, line in enumerate(lines) if line.startswith("|") and not lines[i - 1].startswith("|")]
     assert len(tops) > 20
