@@ -86,7 +86,9 @@ def sites_of(model: Callable, args: tuple) -> list[str]:
     return list(ClosedFormGuide(model).plan(*args).entries)
 
 
-@pytest.mark.parametrize("name", ["normal_gamma", "mixture", "lda", "pca", "dp_mixture", "additive_rates"])
+@pytest.mark.parametrize(
+    "name", ["normal_gamma", "mixture", "lda", "pca", "dp_mixture", "additive_rates", "hidden_markov"]
+)
 def test_random_names(name: str) -> None:
     case = CASES[name]
     args = case.args()
