@@ -31,6 +31,7 @@ import scipy.sparse
 from experiment import DATA, RESULTS, add, is_there, parser, recorded
 
 import pyro_prme as prme
+from pyro_prme.answers.scores import completion_perplexity
 from pyro_prme.corpora.corpus import checked_corpus
 from pyro_prme.corpora.packed import PackedWriter
 from pyro_prme.inference.large import ONLINE
@@ -148,52 +149,49 @@ def apart(folder: Path, workers: int = 1, **job: Any) -> None:
     add(PATH, key | json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-class Stream:
-    """Documents in gensim's form, until the time is up."""
+def bags(counts: Any) -> list[list[tuple[int, int]]]:
+    """Documents in gensim's form."""
+    ends = zip(counts.indptr[:-1], counts.indptr[1:], strict=True)
+    return [list(zip(counts.indices[i:j].tolist(), counts.data[i:j].tolist(), strict=True)) for i, j in ends]
 
-    def __init__(self, corpus: prme.Corpus, seconds: float) -> None:
-        self.corpus, self.end, self.read = corpus, time.perf_counter() + seconds, 0
 
-    def __len__(self) -> int:
-        return len(self.corpus)
-
-    def __iter__(self) -> Any:
-        counts = self.corpus.counts
-        for n in range(len(self)):
-            if time.perf_counter() > self.end:
-                return
-            here = slice(counts.indptr[n], counts.indptr[n + 1])
-            self.read += 1
-            yield list(zip(counts.indices[here].tolist(), counts.data[here].tolist(), strict=True))
+def processor_seconds() -> float:
+    """Of this process and of those that it has started and that have ended."""
+    of = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(use.ru_utime + use.ru_stime for use in of)
 
 
 def peer(name: str, folder: Path, seconds: float) -> dict[str, Any]:
     """Another program for so many seconds on the corpus, in the order of the folder: documents read, and its score."""
     corpus, split = first_of(folder, MILLION, False), test_words()
-    observed = split.observed.counts
+    observed, read = split.observed.counts, 0
+    began, worked = time.perf_counter(), processor_seconds()
+
+    def goes_on() -> bool:
+        return time.perf_counter() - began < seconds and read < len(corpus)
+
     if name == "gensim LdaMulticore":
         from gensim.models import LdaMulticore
 
-        stream = Stream(corpus, seconds)
         words = {d: str(d) for d in range(corpus.vocab_size)}
         model = LdaMulticore(None, 100, words, workers=1, passes=1, eval_every=None, random_state=0)
-        began = time.perf_counter()
-        model.update(stream)
-        spent, read = time.perf_counter() - began, stream.read
-        shares = model.inference([list(zip(r.indices, r.data, strict=True)) for r in observed])[0]
-        topics = model.get_topics()
+        while goes_on():
+            model.update(bags(corpus.counts[read : read + CHUNK]))
+            read += CHUNK
     else:
         from sklearn.decomposition import LatentDirichletAllocation
 
         other = LatentDirichletAllocation(100, learning_method="online", total_samples=len(corpus), random_state=0)
-        began, read = time.perf_counter(), 0
-        while time.perf_counter() - began < seconds and read < len(corpus):
+        while goes_on():
             other.partial_fit(corpus.counts[read : read + 500].astype(np.float32))
             read += 500
-        spent = time.perf_counter() - began
+    spent, worked = time.perf_counter() - began, processor_seconds() - worked
+    if name == "gensim LdaMulticore":
+        shares, topics = model.inference(bags(observed))[0], model.get_topics()
+    else:
         shares, topics = other.transform(observed.astype(np.float32)), other.components_
-    score = prme.completion_perplexity(shares, topics, split.held_out)
-    return {"seconds": spent, "documents_a_second": read / spent, "read": read, "perplexity": score}
+    score = completion_perplexity(shares, topics, split.held_out)
+    return {"seconds": spent, "processor_seconds": worked, "read": read, "perplexity": score}
 
 
 def report() -> None:
@@ -203,7 +201,8 @@ def report() -> None:
         where = f"{r['kind']:>8} {r.get('model', 'prme'):>5} kappa {r.get('decay', ONLINE['decay'])}"
         if "peer" in r:
             where = f"   peers {r['peer']}"
-            print(f"{where}: {r['read']:,} documents in {r['seconds']:.0f} s, perplexity {r['perplexity']:.1f}")
+            took = f"{r['seconds']:.0f} s, {r['processor_seconds']:.0f} of a processor"
+            print(f"{where}: {r['read']:,} documents in {took}, perplexity {r['perplexity']:.1f}")
             continue
         tenths = [round(value) for value in r["resident_mib_by_tenth"].values()]
         work = r["documents"] / r["processor_seconds"] / r["workers"]
