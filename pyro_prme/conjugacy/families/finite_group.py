@@ -135,8 +135,9 @@ class FiniteGroup(Group):
     # The factor.
 
     def _forward(self, natural: Natural) -> _Forward:
-        if self._last is not None and self._last[0] is natural:
-            return self._last[1]
+        last = self._last  # read once: another thread may replace it
+        if last is not None and last[0] is natural:
+            return last[1]
         values = dict(enumerate(natural[key] for key in self._tables))
         wholes, messages, log_normaliser = [], [], torch.zeros(())
         for step in self._steps:
