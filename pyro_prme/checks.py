@@ -30,6 +30,7 @@ __all__ = [
 
 _SHOWN = 60  # characters of a wrong value in a message
 _LAYERS = 1000  # most layers of a network
+_MOST_STEPS = 10_000  # of gradient for a batch: a number that a foreign run may ask for
 _LARGEST_SIZE = 2**31 - 1  # of a dimension of a tensor
 _EXTREME = 1e10  # the largest concentration of a Gamma, Beta or Dirichlet distribution; the smallest is 1 / _EXTREME
 
@@ -177,7 +178,7 @@ SETTINGS: Mapping[str, Callable[[str, Any], Any]] = {
     "learning_rate": positive,
     "stick_rate": positive,
     "weight_decay": partial(number, least=0),
-    "gradient_steps": partial(whole, least=0),
+    "gradient_steps": partial(whole, least=0, most=_MOST_STEPS),
     "delay": partial(number, least=0),
     "decay": partial(number, above=0.5, most=1),
     "cooling": partial(number, least=0, most=1),

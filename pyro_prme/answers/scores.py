@@ -48,7 +48,7 @@ def completion_perplexity(doc_topic: Any, topic_word: Any, held_out: Corpus | An
 def perplexity_of(log_probability: float, tokens: float) -> float:
     """The perplexity of so many tokens that together have this log probability."""
     if tokens == 0:
-        raise ValueError("there are no held-out tokens to score: split the documents with Corpus.split_tokens")
+        raise ValueError("There are no held-out tokens to score: split the documents with Corpus.split_tokens.")
     with np.errstate(over="ignore"):
         return float(np.exp(-log_probability / tokens))
 
@@ -90,7 +90,7 @@ def probabilities(doc_topic: Any, topic_word: Any, counts: scipy.sparse.csr_arra
     if proportions.shape != expected or topics.shape[1] != counts.shape[1]:
         raise ValueError(
             f"doc_topic has shape {proportions.shape}, topic_word {topics.shape} and held_out {counts.shape}: "
-            "they must be (N, K), (K, D) and (N, D)"
+            "they must be (N, K), (K, D) and (N, D)."
         )
     by_word = np.ascontiguousarray(topics.T)  # (D, K)
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
@@ -156,7 +156,7 @@ def _counts(held_out: Corpus | Any) -> scipy.sparse.csr_array:
         return held_out.counts
     matrix = held_out if scipy.sparse.issparse(held_out) else np.asarray(held_out)
     if matrix.ndim != 2:
-        raise ValueError(f"held_out has {matrix.ndim} dimensions, and two are needed: documents x words")
+        raise ValueError(f"held_out has {matrix.ndim} dimensions, and two are needed: documents x words.")
     return Corpus(matrix, tuple(str(d) for d in range(matrix.shape[1]))).counts
 
 
@@ -165,13 +165,13 @@ def _weights(array: Any, what: str) -> np.ndarray:
     try:
         weights = np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{what} is not an array of numbers: give a dense array") from None
+        raise ValueError(f"{what} is not an array of numbers: give a dense array.") from None
     if weights.ndim != 2 or weights.size == 0:
-        raise ValueError(f"{what} has shape {weights.shape}, and a matrix with two dimensions is needed")
+        raise ValueError(f"{what} has shape {weights.shape}, and a matrix with two dimensions is needed.")
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         row, column = np.argwhere(bad)[0]
-        raise ValueError(f"{what}[{row}, {column}] is {weights[row, column]}: weights must be finite and not negative")
+        raise ValueError(f"{what}[{row}, {column}] is {weights[row, column]}: weights must be finite and not negative.")
     return weights
 
 
@@ -179,7 +179,7 @@ def _normalised(array: Any, what: str, row_is: str) -> np.ndarray:
     weights = _weights(array, what)
     largest = weights.max(axis=1, keepdims=True)
     if not largest.all():
-        raise ValueError(f"{what} is zero for {row_is} {int(np.argmin(largest))}: a row of weights must have a sum")
+        raise ValueError(f"{what} is zero for {row_is} {int(np.argmin(largest))}: a row of weights must have a sum.")
     weights = weights / largest
     return weights / weights.sum(axis=1, keepdims=True)
 
@@ -189,7 +189,7 @@ def _top_ids(topic_word: Any, top: int, vocab_size: int | None) -> np.ndarray:
     weights = _weights(topic_word, "topic_word")
     if vocab_size is not None and weights.shape[1] != vocab_size:
         raise ValueError(
-            f"topic_word has {weights.shape[1]} columns and the corpus {vocab_size} words: they must agree"
+            f"topic_word has {weights.shape[1]} columns and the corpus {vocab_size} words: they must agree."
         )
     whole("top", top, 1, weights.shape[1])
     return np.argsort(-weights, axis=1, kind="stable")[:, :top]
@@ -204,8 +204,8 @@ def _ids_of_words(topics: Sequence[Sequence[str]], corpus: Corpus, top: int) -> 
     column = {word: d for d, word in enumerate(corpus.vocabulary)}
     for k, words in enumerate(topics):
         if len(words) < top:
-            raise ValueError(f"topic {k} has {len(words)} words and top is {top}: give more words or a smaller top")
+            raise ValueError(f"Topic {k} has {len(words)} words and top is {top}: give more words or a smaller top.")
         unknown = [word for word in words[:top] if word not in column]
         if unknown:
-            raise ValueError(f"topic {k} has the word {unknown[0]!r}, which is not in the corpus: align the two")
+            raise ValueError(f"Topic {k} has the word {unknown[0]!r}, which is not in the corpus: align the two.")
     return np.array([[column[word] for word in words[:top]] for words in topics])

@@ -71,24 +71,24 @@ class Corpus:
         counts = float_csr(self.counts)
         num_documents, vocab_size = counts.shape
         if num_documents == 0:
-            raise ValueError("the corpus has no documents: give at least one")
+            raise ValueError("The corpus has no documents: give at least one.")
         if vocab_size == 0:
-            raise ValueError("the vocabulary has no words: give at least one")
+            raise ValueError("The vocabulary has no words: give at least one.")
         if len(vocabulary) != vocab_size:
             relation = "shorter" if len(vocabulary) < vocab_size else "longer"
             raise ValueError(
-                f"the vocabulary has {len(vocabulary)} words and is {relation} than the {vocab_size} columns of the "
-                "counts: give one word for each column"
+                f"The vocabulary has {len(vocabulary)} words and is {relation} than the {vocab_size} columns of the "
+                "counts: give one word for each column."
             )
         bad_word = first_bad_word(vocabulary)
         if bad_word is not None:
-            raise ValueError(f"vocabulary, position {bad_word[0]} (from 0): {bad_word[1]}")
+            raise ValueError(f"vocabulary, position {bad_word[0]} (from 0): {bad_word[1]}.")
         names = tuple(str(name) for name in self.names) or tuple(str(n) for n in range(num_documents))
         if len(names) != num_documents:
-            raise ValueError(f"there are {len(names)} names for {num_documents} documents: give one for each")
+            raise ValueError(f"There are {len(names)} names for {num_documents} documents: give one for each.")
         bad_name = first_bad_word(names, may_repeat=True)
         if bad_name is not None:
-            raise ValueError(f"document names, position {bad_name[0]} (from 0): {bad_name[1]}")
+            raise ValueError(f"Document names, position {bad_name[0]} (from 0): {bad_name[1]}.")
         object.__setattr__(self, "counts", checked_counts(counts, vocabulary, names))
         object.__setattr__(self, "vocabulary", vocabulary)
         object.__setattr__(self, "names", names)
@@ -259,7 +259,7 @@ class Corpus:
         """The documents picked by a number, slice, list of numbers or boolean mask, in that order."""
         picked = np.atleast_1d(np.arange(self.num_documents)[rows])
         if not picked.size:
-            raise ValueError("the corpus has no documents: give at least one")
+            raise ValueError("The corpus has no documents: give at least one.")
         counts = scipy.sparse.csr_array(self.counts[picked])
         for array in (counts.data, counts.indices, counts.indptr):
             array.flags.writeable = False
@@ -278,7 +278,7 @@ class Corpus:
         if not 0 < num_test < self.num_documents:
             raise ValueError(
                 f"test_size {test_size} leaves {num_test} of {self.num_documents} documents for testing: "
-                "there must be at least one for testing and one for training"
+                "there must be at least one for testing and one for training."
             )
         order = np.random.default_rng(seed).permutation(self.num_documents)
         return self[np.sort(order[num_test:])], self[np.sort(order[:num_test])]

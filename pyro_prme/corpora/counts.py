@@ -167,17 +167,17 @@ def float_csr(counts: Any) -> scipy.sparse.csr_array:
     try:
         counts = np.asarray(counts)
     except ValueError:
-        raise ValueError("the rows of the counts differ in length: give one number for each word") from None
+        raise ValueError("The rows of the counts differ in length: give one number for each word.") from None
     if counts.ndim != 2:
-        raise ValueError(f"the counts have {counts.ndim} dimensions, and two are needed: documents x words")
+        raise ValueError(f"The counts have {counts.ndim} dimensions, and two are needed: documents x words.")
     if counts.dtype.kind not in "biufO":
-        raise ValueError(f"the counts are of type {counts.dtype}, and must be numbers: convert them first")
+        raise ValueError(f"The counts are of type {counts.dtype}, and must be numbers: convert them first.")
     try:
         if counts.dtype.kind == "O":
             counts = counts.astype(np.float64)
         return scipy.sparse.csr_array(counts, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"the counts are no good matrix of numbers ({error}): check how they were made") from None
+        raise ValueError(f"The counts are no good matrix of numbers ({error}): check how they were made.") from None
 
 
 def checked_counts(
@@ -206,8 +206,8 @@ def _refuse_bad_values(matrix: scipy.sparse.csr_array, vocabulary: Sequence[str]
     n = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
     d = int(matrix.indices[entry])
     raise ValueError(
-        f"document {n} ({names[n]!r}) has the count {values[entry]:g} for word {d} ({vocabulary[d]!r}): "
-        f"counts must be whole numbers from 0 to {LARGEST_COUNT}"
+        f"Document {n} ({names[n]!r}) has the count {values[entry]:g} for word {d} ({vocabulary[d]!r}): "
+        f"counts must be whole numbers from 0 to {LARGEST_COUNT}."
     )
 
 
@@ -226,13 +226,13 @@ def counts_from_arrays(arrays: Mapping[str, np.ndarray], where: str | Path) -> s
     """The counts of an npz file, written by ``counts_arrays`` or as CSR by ``scipy.sparse.save_npz``."""
     missing = [key for key in ("shape", "data", "indices", "indptr") if key not in arrays]
     if missing:
-        raise ValueError(f"{where} lacks the array {missing[0]!r}: it is no corpus saved as npz")
+        raise ValueError(f"{where} lacks the array {missing[0]!r}: it is no corpus saved as npz.")
     kind = arrays.get("format", np.array(b"csr")).tobytes().rstrip(b"\0").replace(b"\0", b"")
     if kind != b"csr":
-        raise ValueError(f"{where} holds a sparse matrix that is not CSR: save it again after tocsr()")
+        raise ValueError(f"{where} holds a sparse matrix that is not CSR: save it again after tocsr().")
     index_arrays = [arrays[key] for key in ("shape", "indices", "indptr")]
     if any(array.dtype.kind not in "iu" for array in index_arrays) or arrays["shape"].shape != (2,):
-        raise ValueError(f"{where} has indices or a shape that are not whole numbers: it is no corpus saved as npz")
+        raise ValueError(f"{where} has indices or a shape that are not whole numbers: it is no corpus saved as npz.")
     try:
         shape, indices, indptr = (array.astype(np.int64) for array in index_arrays)
         matrix = scipy.sparse.csr_array((arrays["data"], indices, indptr), shape=tuple(map(int, shape)))
@@ -241,4 +241,5 @@ def counts_from_arrays(arrays: Mapping[str, np.ndarray], where: str | Path) -> s
             raise ValueError(fault or f"its counts are of type {matrix.dtype}, and must be numbers")
         return float_csr(matrix)
     except (TypeError, ValueError, IndexError) as error:
-        raise ValueError(f"{where} does not hold a good CSR matrix ({error}): write it again") from None
+        why = str(error).removesuffix(".")
+        raise ValueError(f"{where} does not hold a good CSR matrix ({why}): write it again.") from None

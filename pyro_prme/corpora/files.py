@@ -48,10 +48,14 @@ def printable(text: str) -> str:
 
 def need_path(path: str | Path) -> None:
     """Refuses a path at which there is no file or folder."""
+    if not str(path):
+        raise ValueError("A path is empty: give the name of a file or folder.")
     try:
-        os.stat(path)
+        kind = os.stat(path).st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            raise ValueError("it is a pipe or a device, and no file")
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path") from None
+        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path.") from None
 
 
 def _reason(error: Exception) -> str:
@@ -65,20 +69,20 @@ def read_bytes(path: Path) -> bytes:
             raise ValueError("it is a folder, a pipe or a device, and no file")
         data = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path") from None
+        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path.") from None
     if path.suffix == ".gz" or data[:2] == b"\x1f\x8b":
         most = unpacked_limit(len(data))
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
                 data = packed.read(most + 1)
         except EOFError:
-            raise ValueError(f"{path} is cut short: its gzip stream ends early, so fetch or write it again") from None
+            raise ValueError(f"{path} is cut short: its gzip stream ends early, so fetch or write it again.") from None
         except (OSError, zlib.error) as error:
-            raise ValueError(f"{path} is not a good gzip file ({error}): fetch or write it again") from None
+            raise ValueError(f"{path} is not a good gzip file ({error}): fetch or write it again.") from None
         if len(data) > most:
             raise ValueError(_too_large(path, most))
     if not data.strip():
-        raise ValueError(f"{path} is empty: it should hold at least one document or word")
+        raise ValueError(f"{path} is empty: it should hold at least one document or word.")
     return data
 
 
@@ -90,7 +94,7 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
             raise ValueError("it is a folder, a pipe or a device, and no file")
         file = open(path, "rb")  # noqa: SIM115 - closed below
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path") from None
+        raise ValueError(f"{path} cannot be read ({_reason(error)}): check the path.") from None
     with file:
         packed = path.suffix == ".gz" or file.read(2) == b"\x1f\x8b"
         file.seek(0)
@@ -114,7 +118,7 @@ def unpacked_limit(packed: int) -> int:
 def _too_large(path: str | Path, most: int) -> str:
     return (
         f"{path} unpacks to more than {most >> 20} MiB, which is more than 32 MiB and 10 times its size: if you trust "
-        "it, set PRME_MAX_MIB in the environment to as many MiB as it may have"
+        "it, set PRME_MAX_MIB in the environment to as many MiB as it may have."
     )
 
 
@@ -125,7 +129,7 @@ def read_text_lines(path: Path) -> list[str]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: not UTF-8 text; convert the file to UTF-8") from None
+        raise ValueError(f"{path}, line {line}: not UTF-8 text; convert the file to UTF-8.") from None
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -138,7 +142,7 @@ def read_words(path: Path) -> tuple[str, ...]:
     bad = first_bad_word(words)
     if bad is not None:
         line, reason = bad
-        raise ValueError(f"{path}, line {line + 1}: {reason}")
+        raise ValueError(f"{path}, line {line + 1}: {reason}.")
     return words
 
 
@@ -166,7 +170,7 @@ def open_npz(data: bytes, where: str | Path) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(io.BytesIO(data)) as members:
             size = sum(member.file_size for member in members.infolist())
     except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError, struct.error) as error:
-        raise ValueError(f"{where} is not a good npz file ({error}): fetch or write it again") from None
+        raise ValueError(f"{where} is not a good npz file ({error}): fetch or write it again.") from None
     if size > most:
         raise ValueError(_too_large(where, most))
     try:
@@ -187,7 +191,7 @@ def open_npz(data: bytes, where: str | Path) -> dict[str, np.ndarray]:
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
-        raise ValueError(f"{where} is not a good npz file ({error}): fetch or write it again") from None
+        raise ValueError(f"{where} is not a good npz file ({error}): fetch or write it again.") from None
 
 
 def compressed_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -224,7 +228,7 @@ def write_whole(contents: Mapping[Path, bytes | Iterator[bytes]]) -> None:
             os.replace(temporary[path], place)
     except (OSError, ValueError) as error:
         why = f"cannot be written ({_reason(error)}): check the folder and the space on the disk"
-        raise ValueError(f"{path} {why}") from None
+        raise ValueError(f"{path} {why}.") from None
     finally:
         for leftover in temporary.values():
             with contextlib.suppress(OSError, ValueError):

@@ -97,7 +97,7 @@ def _uci_head(text: bytes, where: Path) -> tuple[np.ndarray, bytes, int]:
     head = re.match(rb"[^\n]*\n[^\n]*\n[^\n]*\n?", text)
     header = list(_blocks(head.group(), where)) if head else []
     if head is None or not header or header[0].per_line.tolist() != [1, 1, 1]:
-        raise ValueError(f"{where}, line 1: the first three lines must be the numbers of documents, words and entries")
+        raise ValueError(f"{where}, line 1: the first three lines must be the numbers of documents, words and entries.")
     return header[0].values, text[head.end() :], 4
 
 
@@ -124,14 +124,14 @@ def _mtx_head(text: bytes, where: Path) -> tuple[np.ndarray, Callable[..., Itera
     if banner is None:
         raise ValueError(
             f"{where}, line 1: the first line must be '%%MatrixMarket matrix coordinate integer general' (or real); "
-            "write a sparse matrix with scipy.io.mmwrite"
+            "write a sparse matrix with scipy.io.mmwrite."
         )
     start = re.compile(rb"(?:[ \t\r]*(?:%[^\n]*)?\n)*").match(text, banner.end()).end()  # type: ignore[union-attr]
     line = text.count(b"\n", 0, start) + 1
     size_line, _, body = text[start:].partition(b"\n")
     sizes = [block.values for block in _blocks(size_line, where, first_line=line)]
     if not sizes or sizes[0].size != 3:
-        raise ValueError(f"{where}, line {line}: expected the numbers of documents, words and entries")
+        raise ValueError(f"{where}, line {line}: expected the numbers of documents, words and entries.")
     blocks = _blocks if banner.group(1).lower() == b"integer" else _real_block
     return sizes[0], blocks, body, line + 1
 
@@ -169,7 +169,7 @@ def _matrix(
     entries += [_triples(block, num_documents, num_words) for block in blocks]
     documents, words, counts = np.concatenate(entries).T
     if counts.size != num_entries:
-        raise ValueError(f"{header}: {num_entries} entries are announced and {counts.size} follow; is it cut short?")
+        raise ValueError(f"{header}: {num_entries} entries are announced and {counts.size} follow; is it cut short?.")
     places = (documents.astype(np.int64) - 1, words.astype(np.int64) - 1)
     return scipy.sparse.coo_array((counts, places), shape=(num_documents, num_words)).tocsr()
 
@@ -204,7 +204,7 @@ def sorted_triples(
             if (np.diff(triples[:, 0]) < 0).any() or (len(triples) and triples[0, 0] <= done):
                 raise ValueError(
                     f"{where}: its entries are not in the order of documents, so that it cannot be read in pieces: "
-                    "sort its lines by their first number, or load it whole and call pack on the corpus"
+                    "sort its lines by their first number, or load it whole and call pack on the corpus."
                 )
             last = triples[-1, 0] if len(triples) else done + 1
             whole = triples[triples[:, 0] < last]
@@ -213,14 +213,14 @@ def sorted_triples(
                 done = int(last) - 1
             kept = triples[triples[:, 0] >= last]
     if seen != num_entries:
-        raise ValueError(f"{header}: {num_entries} entries are announced and {seen} follow; is it cut short?")
+        raise ValueError(f"{header}: {num_entries} entries are announced and {seen} follow; is it cut short?.")
     yield _rows_of(kept, done, num_documents - done, num_words)
 
 
 def _rows_of(triples: np.ndarray, before: int, documents: int, words: int) -> scipy.sparse.csr_array:
     places = (triples[:, 0].astype(np.int64) - 1 - before, triples[:, 1].astype(np.int64) - 1)
     if (triples[:, 2] != np.floor(triples[:, 2])).any() or (triples[:, 2] < 0).any():
-        raise ValueError("a count is no whole number of zero or more: counts must be whole numbers")
+        raise ValueError("A count is no whole number of zero or more: counts must be whole numbers.")
     return scipy.sparse.coo_array((triples[:, 2].astype(np.int64), places), shape=(documents, words)).tocsr()
 
 
@@ -228,7 +228,7 @@ def _checked_sizes(sizes: np.ndarray, header: str, vocab_size: int | None) -> tu
     """Numbers of documents, words and entries that a header announces."""
     num_documents, num_words, num_entries = map(int, sizes)
     if vocab_size is not None and vocab_size != num_words:
-        raise ValueError(f"{header}: the file has {num_words} words, but its vocabulary has {vocab_size}")
+        raise ValueError(f"{header}: the file has {num_words} words, but its vocabulary has {vocab_size}.")
     _refuse_size(header, "documents", num_documents, num_entries)
     _refuse_size(header, "words", num_words, vocab_size or 0)
     return num_documents, num_words, num_entries
@@ -269,7 +269,7 @@ def _scan(text: bytes, where: Path, first_line: int, colons: bool) -> _Numbers:
         offset = int(np.argmin(allowed))
         line = first_line + text.count(b"\n", 0, offset)
         raise ValueError(
-            f"{where}, line {line}: unexpected {text[offset : offset + 1]!r}; only whole numbers belong here"
+            f"{where}, line {line}: unexpected {text[offset : offset + 1]!r}; only whole numbers belong here."
         )
     starts = np.flatnonzero(is_digit & ~before)
     newlines = np.flatnonzero(characters == _NEWLINE)
@@ -277,7 +277,7 @@ def _scan(text: bytes, where: Path, first_line: int, colons: bool) -> _Numbers:
     if not per_line.all():
         raise ValueError(
             f"{where}, line {first_line + int(np.argmin(per_line))}: the line is blank; remove it (in LDA-C an empty "
-            "document is a line with 0)"
+            "document is a line with 0)."
         )
     too_long = np.flatnonzero(is_digit & ~after) - starts >= 18
     values = np.fromstring(text.translate(_COLONS_TO_SPACES), dtype=np.int64, sep=" ")
@@ -292,12 +292,12 @@ def _real_block(text: bytes, where: Path, *, first_line: int) -> Iterator[_Numbe
     blank = re.search(rb"(?:^|\n)[ \t\r]*\n", text)
     if blank:
         line = first_line + text.count(b"\n", 0, blank.end() - 1)
-        raise ValueError(f"{where}, line {line}: the line is blank; remove it")
+        raise ValueError(f"{where}, line {line}: the line is blank; remove it.")
     if text:
         try:
             values = np.loadtxt(io.BytesIO(text), comments=None, ndmin=2)
         except (ValueError, OverflowError) as error:
-            raise ValueError(f"{where}: after line {first_line - 1} not all is numbers ({error})") from None
+            raise ValueError(f"{where}: after line {first_line - 1} not all is numbers ({error}).") from None
         yield _Numbers(values.ravel(), np.zeros(values.size, bool), np.full(*values.shape), first_line, where)
 
 
@@ -305,7 +305,7 @@ def _refuse(wrong: np.ndarray, block: _Numbers, reason: str) -> None:
     """A ``ValueError`` with the line of the first number that is wrong."""
     if wrong.any():
         number = int(np.argmax(wrong))
-        raise ValueError(f"{block.where}, line {block.line_of(number)}: {reason} (found {block.values[number]})")
+        raise ValueError(f"{block.where}, line {block.line_of(number)}: {reason} (found {block.values[number]}).")
 
 
 def _refuse_size(where: str | Path, what: str, size: int, known: int) -> None:
@@ -314,5 +314,5 @@ def _refuse_size(where: str | Path, what: str, size: int, known: int) -> None:
         least = max(_UNNAMED, known)
         raise ValueError(
             f"{where}: there cannot be {size} {what} here, more than {least}: check the file; more words need a "
-            "vocabulary, and more documents as many entries"
+            "vocabulary, and more documents as many entries."
         )

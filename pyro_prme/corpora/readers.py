@@ -78,7 +78,7 @@ def load_corpus(
     if not isinstance(source, str | Path):
         raise ValueError(
             f"source is a {type(source).__name__}, and must be a path or a name: give texts to Corpus.from_texts, and "
-            "counts to Corpus.from_counts"
+            "counts to Corpus.from_counts."
         )
     if source not in _NAMED:
         need_path(source)
@@ -89,10 +89,10 @@ def load_corpus(
         path = Path(source)
         format = format_of(path) if format is None else format
         if format not in _READERS:
-            raise ValueError(f"there is no format {format!r}: use one of {', '.join(_READERS)}")
+            raise ValueError(f"There is no format {format!r}: use one of {', '.join(_READERS)}.")
         corpus = _READERS[format](path, words)
     if corpus.num_tokens == 0:
-        raise ValueError(f"{source} has no tokens: every document is empty, so check the file and the vocabulary")
+        raise ValueError(f"{source} has no tokens: every document is empty, so check the file and the vocabulary.")
     return corpus
 
 
@@ -115,7 +115,7 @@ def save_corpus(corpus: Corpus, path: str | Path, *, format: str | None = None) 
         return
     writers = {"ldac": ldac_bytes, "uci": uci_bytes, "mtx": mtx_bytes}
     if format not in writers:
-        raise ValueError(f"a corpus cannot be written as {format!r}: use one of {', '.join(writers)} or npz")
+        raise ValueError(f"A corpus cannot be written as {format!r}: use one of {', '.join(writers)} or npz.")
     beside = {
         path.with_name(f"{_stem(path)}.{kind}.txt"): "".join(f"{line}\n" for line in lines).encode()
         for kind, lines in (("vocab", corpus.vocabulary), ("documents", corpus.names))
@@ -138,7 +138,7 @@ def _read_npz(path: Path, words: Words | None) -> Corpus:
         return _named(path, counts, _beside(path, "vocab") if words is None else words, None)
     own, names = (arrays.get(key, np.array([], str)) for key in ("vocabulary", "names"))
     if own.ndim != 1 or names.ndim != 1:
-        raise ValueError(f"{path} has words or names that are not a list: write the corpus again")
+        raise ValueError(f"{path} has words or names that are not a list: write the corpus again.")
     return _aligned(_named(path, counts, tuple(own), tuple(names)), words)
 
 
@@ -159,22 +159,25 @@ def _texts_of_lines(path: Path) -> dict[str, str]:
 
 def _read_folder(path: Path, words: Words | None) -> Corpus:
     if not os.path.isdir(path):
-        raise ValueError(f"{path} is not a folder: give a folder, or a format that fits the file")
+        raise ValueError(f"{path} is not a folder: give a folder, or a format that fits the file.")
     held = corpus_files(path)
     if len(held) > 1:
         raise ValueError(
-            f"{path} holds {len(held)} corpora ({', '.join(file.name for file in held)}): name one of them"
+            f"{path} holds {len(held)} corpora ({', '.join(file.name for file in held)}): name one of them."
         )
     if held:
         return _READERS[format_of(held[0])](held[0], words)
     texts = _texts_of_folder(path)
     if not texts:
-        raise ValueError(f"{path} is an empty folder: it should hold one text file for each document")
+        raise ValueError(f"{path} is an empty folder: it should hold one text file for each document.")
     return _aligned(_located(path, lambda: Corpus.from_texts(texts.values(), texts)), words)
 
 
 def _texts_of_folder(path: Path) -> dict[str, str]:
-    files = sorted(file for file in path.rglob("*") if os.path.isfile(file) and not file.name.startswith("."))
+    try:
+        files = sorted(file for file in path.rglob("*") if os.path.isfile(file) and not file.name.startswith("."))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): check the path.") from None
     return {file.relative_to(path).as_posix(): "\n".join(read_text_lines(file)) for file in files}
 
 
@@ -223,7 +226,7 @@ def _twenty_newsgroups() -> Corpus:
         posts = fetch_20newsgroups(subset="all", remove=("headers", "footers", "quotes"))
     except OSError as error:
         raise ValueError(
-            f"20news is fetched by scikit-learn, and was not ({error}): go online, or give a path"
+            f"20news is fetched by scikit-learn, and was not ({error}): go online, or give a path."
         ) from None
     names = ["/".join(Path(file).parts[-2:]) for file in posts.filenames]
     corpus = Corpus.from_texts(posts.data, names, stop_words="english", min_df=5, max_df=0.5)
@@ -266,7 +269,7 @@ def format_of(path: Path) -> str:
     format = ("packed" if is_packed(path) else "folder") if os.path.isdir(path) else _format_by_name(path)
     if format is None:
         known = ", ".join(_SUFFIXES)
-        raise ValueError(f"{path}: the name does not tell the format (known: {known}, docword*.txt); give format=")
+        raise ValueError(f"{path}: the name does not tell the format (known: {known}, docword*.txt); give format=.")
     return format
 
 

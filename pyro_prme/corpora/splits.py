@@ -62,7 +62,7 @@ class TokenSplit:
         arrays = open_npz(read_bytes(Path(path)), path)
         missing = [key for key in ("vocabulary", "names", "documents") if key not in arrays]
         if missing:
-            raise ValueError(f"{path} lacks the array {missing[0]!r}: it is no saved token split")
+            raise ValueError(f"{path} lacks the array {missing[0]!r}: it is no saved token split.")
         corpora = []
         for prefix in ("observed_", "held_out_"):
             part = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
@@ -73,9 +73,9 @@ class TokenSplit:
                 raise ValueError(f"{path}: {error}") from None
         documents = arrays["documents"]
         if documents.shape != (len(corpora[0]),) or documents.dtype.kind not in "iu":
-            raise ValueError(f"{path} does not name one row for each of its documents: write the split again")
+            raise ValueError(f"{path} does not name one row for each of its documents: write the split again.")
         if not corpora[1].lengths.all():
-            raise ValueError(f"{path} has a document of which no word is held out: write the split again")
+            raise ValueError(f"{path} has a document of which no word is held out: write the split again.")
         return cls(corpora[0], corpora[1], documents)
 
 
@@ -85,7 +85,7 @@ def token_split(corpus: Corpus, observed: float, seed: int) -> TokenSplit:
     whole("seed", seed, 0)
     documents = np.flatnonzero(corpus.lengths >= 2)
     if documents.size == 0:
-        raise ValueError("no document has two tokens, so none can be split: give longer documents")
+        raise ValueError("No document has two tokens, so none can be split: give longer documents.")
     held_out_fraction = round(1 - observed, 12)  # 1 - 0.9 is a little less than 0.1, and would round 1.5 down
     rng = np.random.default_rng(seed)
     kept = corpus.counts[documents]

@@ -31,13 +31,13 @@ def count_words(texts: Iterable[str], *, min_letters: int = 3) -> tuple[scipy.sp
     from sklearn.feature_extraction.text import CountVectorizer
 
     if isinstance(texts, str):
-        raise ValueError("texts is one string, and a list with one string for each document is needed")
+        raise ValueError("texts is one string, and a list with one string for each document is needed.")
     documents = list(texts)
     for n, document in enumerate(documents):
         if not isinstance(document, str):
-            raise ValueError(f"text {n} is a {type(document).__name__} and not a string: decode or convert it first")
+            raise ValueError(f"Text {n} is a {type(document).__name__} and not a string: decode or convert it first.")
     if not documents:
-        raise ValueError("there are no texts: give at least one document")
+        raise ValueError("There are no texts: give at least one document.")
     vectorizer = CountVectorizer(analyzer=lambda text: words_of(text, min_letters))
     try:
         counts = vectorizer.fit_transform(documents)
@@ -45,7 +45,7 @@ def count_words(texts: Iterable[str], *, min_letters: int = 3) -> tuple[scipy.sp
         if "empty vocabulary" not in str(error):
             raise
         raise ValueError(
-            f"every document is empty: no text has a word of {min_letters} letters or more, so check the texts"
+            f"Every document is empty: no text has a word of {min_letters} letters or more, so check the texts."
         ) from None
     return counts, list(vectorizer.get_feature_names_out())
 
@@ -60,7 +60,7 @@ def stop_word_set(stop_words: str | Iterable[str]) -> frozenset[str]:
     if not isinstance(stop_words, str):
         return frozenset(stop_words)
     if stop_words != "english":
-        raise ValueError(f"the only named stop-word list is 'english', not {stop_words!r}: give the words themselves")
+        raise ValueError(f"The only named stop-word list is 'english', not {stop_words!r}: give the words themselves.")
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     return frozenset(ENGLISH_STOP_WORDS)
@@ -106,5 +106,5 @@ def kept_words(
     if max_words is not None:
         keep[np.argsort(-np.where(keep, tokens(), -1), kind="stable")[max_words:]] = False
     if not keep.any():
-        raise ValueError(f"none of the {len(words)} words is left: loosen min_df, max_df or the stop words")
+        raise ValueError(f"None of the {len(words)} words is left: loosen min_df, max_df or the stop words.")
     return np.flatnonzero(keep)

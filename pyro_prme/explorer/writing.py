@@ -14,7 +14,7 @@ from pathlib import Path
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import positive
 from pyro_prme.corpora.corpus import Corpus
-from pyro_prme.corpora.files import write_whole
+from pyro_prme.corpora.files import need_path, read_bytes, write_whole
 from pyro_prme.explorer.page_bytes import pack, packed_arrays
 from pyro_prme.explorer.page_data import PageData, page_data
 
@@ -88,6 +88,8 @@ def explore(
         if len(page) <= limit or len(data.rows) <= 3:
             break
         entries = int(min(entries, data.counts.nnz) * 0.9 * limit / len(page))
+    if len(page) > limit:
+        raise ValueError(f"max_megabytes is {max_megabytes:g}: it must be at least {len(page) / 1e6:.2f} for this run.")
     write_whole({path: page})
     return path
 
@@ -133,12 +135,13 @@ def program() -> str:
 
 def read_names(path: str | Path) -> dict[int, str]:
     """Names of topics, from a file that a page has saved."""
+    need_path(path)
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(read_bytes(Path(path)).decode("utf-8"))
         if content["format"] != _FORMAT:
             raise ValueError
         return {int(k): str(name) for k, name in content["topics"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise ValueError(f"{path} holds no names of topics: give the file that an explorer page has saved.") from None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from pyro_prme.answers.posterior import Posterior
-from pyro_prme.checks import SETTINGS, choice, refusal, share_or_number, whole
+from pyro_prme.checks import SETTINGS, choice, fraction, refusal, share_or_number, whole
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.files import need_path, read_words
 from pyro_prme.corpora.readers import NAMES, load_corpus
@@ -220,6 +220,8 @@ def check_options(given: Mapping[str, Any]) -> None:
             SETTINGS.get(name, whole)(option_of(name), value)
         elif name in ("min_df", "max_df"):
             share_or_number(option_of(name), _number(value, name))
+        elif name == "held_out" and _is_number(value):
+            fraction(option_of(name), float(value))
 
 
 def check_paths(corpus: str, vocab: Path | None, asked: Mapping[str, Any]) -> None:

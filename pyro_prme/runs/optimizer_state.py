@@ -60,7 +60,7 @@ def from_parts(
 
 def _check(place: int, kept: Mapping[str, Any], names: tuple[str, ...], parameter: Tensor) -> None:
     steps, *moments = names
-    if torch.as_tensor(kept[steps]).is_complex():
+    if torch.as_tensor(kept[steps]).dtype in (torch.bool, torch.complex64, torch.complex128):
         raise ValueError(f"{steps} of parameter {place} is not a number of steps")
     whole(f"{steps} of parameter {place}", int(kept[steps]) if isinstance(kept[steps], Tensor) else kept[steps])
     for name in moments:

@@ -18,7 +18,7 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from pyro_prme.corpora.files import read_bytes, read_words, write_whole
+from pyro_prme.corpora.files import printable, read_bytes, read_words, write_whole
 from pyro_prme.runs.locks import LOCK, one_writer
 from pyro_prme.runs.record import check_record, from_json
 
@@ -176,7 +176,7 @@ def damaged(folder: str | Path) -> Iterator[None]:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{folder} holds no good checkpoint ({' '.join(what.split())[:300]}).") from None
+        raise ValueError(f"{folder} holds no good checkpoint ({printable(' '.join(what.split()))[:300]}).") from None
 
 
 def _ours(folder: Path) -> set[Path]:

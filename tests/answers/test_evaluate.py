@@ -122,8 +122,8 @@ def test_npmi_at_its_ends(small: Corpus) -> None:
 @pytest.mark.parametrize(
     ("topics", "top", "message"),
     [
-        ([["ant", "fox"]], 2, "topic 0 has the word 'fox'"),
-        ([["ant", "bee"], ["ant"]], 2, "topic 1 has 1 words and top is 2"),
+        ([["ant", "fox"]], 2, "Topic 0 has the word 'fox'"),
+        ([["ant", "bee"], ["ant"]], 2, "Topic 1 has 1 words and top is 2"),
         ([["ant", "bee"]], 1, "top is 1: it must be a whole number of at least 2"),
         (np.ones((2, 4)), 2, "topic_word has 4 columns and the corpus 5 words"),
         (np.ones((2, 5)), 6, "top is 6"),

@@ -56,8 +56,8 @@ WORDS = ("ant", "bee")
 @pytest.mark.parametrize(
     ("counts", "words", "names", "message"),
     [
-        ([[1, np.nan]], WORDS, ("doc",), r"document 0 \('doc'\) has the count nan for word 1 \('bee'\)"),
-        ([[1, 0], [-2, 0]], WORDS, (), r"document 1 \('1'\) has the count -2 for word 0 \('ant'\)"),
+        ([[1, np.nan]], WORDS, ("doc",), r"Document 0 \('doc'\) has the count nan for word 1 \('bee'\)"),
+        ([[1, 0], [-2, 0]], WORDS, (), r"Document 1 \('1'\) has the count -2 for word 0 \('ant'\)"),
         ([[1, 0.5]], WORDS, (), "count 0.5 for word 1 .*whole numbers"),
         ([[1, np.inf]], WORDS, (), "count inf"),
         ([[1, 2**31]], WORDS, (), "from 0 to 2147483647"),
@@ -66,7 +66,7 @@ WORDS = ("ant", "bee")
         ([[1, 2]], ("ant", "ant"), (), "position 1 .*'ant' is also at position 0"),
         ([[1, 2]], ("ant", " "), (), "position 1 .*blank"),
         ([[1, 2]], ("ant", "b\nc"), (), "position 1 .*line break"),
-        ([[1, 2]], WORDS, ("a\nb",), "document names, position 0 .*line break"),
+        ([[1, 2]], WORDS, ("a\nb",), "Document names, position 0 .*line break"),
         ([[1, 2]], WORDS, ("a", "b"), "2 names for 1 documents"),
         (np.zeros((0, 2)), WORDS, (), "no documents"),
         (np.zeros((2, 0)), (), (), "no words"),
@@ -170,7 +170,7 @@ def test_token_split_keeps_every_token(counts: np.ndarray, observed: float, seed
     corpus = Corpus(counts, [f"w{d}" for d in range(counts.shape[1])])
     keep = counts.sum(axis=1) >= 2
     if not keep.any():
-        with pytest.raises(ValueError, match="no document has two tokens"):
+        with pytest.raises(ValueError, match="No document has two tokens"):
             corpus.split_tokens(observed, seed)
         return
     split = corpus.split_tokens(observed, seed)
@@ -203,7 +203,7 @@ def test_a_broken_token_split_is_refused(corpus: Corpus, tmp_path: Path) -> None
     with pytest.raises(ValueError, match="one row for each"):
         TokenSplit.load(path)
     np.savez(path, **{**arrays, "vocabulary": np.array(["a"])})
-    with pytest.raises(ValueError, match=r"split\.npz: the vocabulary has 1 words"):
+    with pytest.raises(ValueError, match=r"split\.npz: The vocabulary has 1 words"):
         TokenSplit.load(path)
 
 
@@ -220,7 +220,7 @@ def test_restrict_drops_words_and_keeps_documents(corpus: Corpus) -> None:
     assert corpus.restrict(max_words=1).vocabulary == ("bee",)
     assert corpus.restrict(max_words=2, stop_words=["bee"]).vocabulary == ("ant", "cat")
     assert corpus.restrict() == corpus
-    with pytest.raises(ValueError, match="none of the 3 words is left"):
+    with pytest.raises(ValueError, match="None of the 3 words is left"):
         corpus.restrict(min_df=5)
 
 
@@ -255,9 +255,9 @@ def test_from_gensim_takes_lists_of_pairs() -> None:
 @pytest.mark.parametrize(
     ("documents", "id2word", "message"),
     [
-        ([[(3, 1)]], {0: "ant"}, "document 0 has word id 3"),
-        ([[(-1, 1)]], {0: "ant"}, "document 0 has word id -1"),
-        ([[(0, 1)], [5]], {0: "ant"}, "document 1 holds 5"),
+        ([[(3, 1)]], {0: "ant"}, "Document 0 has word id 3"),
+        ([[(-1, 1)]], {0: "ant"}, "Document 0 has word id -1"),
+        ([[(0, 1)], [5]], {0: "ant"}, "Document 1 holds 5"),
         ([[("x", 1)]], {0: "ant"}, "a pair"),
         ([[(0, 1)]], {0: "ant", 5: "bee"}, "no word for id 1"),
         ([[(0, 0.5)]], {0: "ant"}, "count 0.5"),
@@ -282,7 +282,7 @@ def test_from_frame_takes_wide_sparse_and_long_frames() -> None:
 
 def test_bad_frames_are_refused() -> None:
     long = pd.DataFrame({"doc": ["x", None], "term": ["bee", "ant"]})
-    with pytest.raises(ValueError, match="row 1 of the frame has no doc"):
+    with pytest.raises(ValueError, match="Row 1 of the frame has no doc"):
         Corpus.from_frame(long, "doc", "term")
     with pytest.raises(ValueError, match="no column 'word'"):
         Corpus.from_frame(long, "doc", "word")

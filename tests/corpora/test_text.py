@@ -43,9 +43,9 @@ def test_from_texts_applies_stop_words_and_limits() -> None:
     ("texts", "message"),
     [
         ([], "no texts"),
-        (["", "1 2 3"], "every document is empty"),
+        (["", "1 2 3"], "Every document is empty"),
         ("one string", "one string"),
-        (["good text", None], "text 1 is a NoneType"),
+        (["good text", None], "Text 1 is a NoneType"),
     ],
 )
 def test_bad_texts_are_refused(texts: object, message: str) -> None:

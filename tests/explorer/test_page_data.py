@@ -139,3 +139,7 @@ def test_wrong_arguments_are_refused(shape_fit, tmp_path):
         explore(posterior, corpus[:2], tmp_path / "x.html")
     with pytest.raises(ValueError, match="max_megabytes"):
         explore(posterior, corpus, tmp_path / "x.html", max_megabytes=0)
+    with pytest.raises(ValueError, match="it must be at least 0"):
+        explore(posterior, corpus, tmp_path / "x.html", max_megabytes=1e-9)
+    with pytest.raises(ValueError, match="it is a pipe or a device"):
+        explore(posterior, corpus, tmp_path / "x.html", names="/dev/zero")

@@ -112,13 +112,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--report", type=Path)
     parser.add_argument("--commit", default="", help="what is tried, for the report")
-    parser.add_argument("--only", choices=[*ROUND, "stream"], help="one module, --trials times from number --first on")
+    parser.add_argument(
+        "--only",
+        choices=[*ROUND, "stream"],
+        help="one module, --trials times from number --first on; the stream for --minutes",
+    )
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--trials", type=int, default=1)
     arguments = parser.parse_args()
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
-        if arguments.only:
+        if arguments.only == "stream":
+            trial = import_module("tests.robustness.stream").trial
+            found = [("stream", 0, trial(arguments.seed, 0, Path(place), 60 * arguments.minutes))]
+        elif arguments.only:
             outcomes = attempt(arguments.only, arguments.seed, arguments.first, arguments.trials, Path(place) / "only")
             found = [(arguments.only, arguments.first + i, outcome) for i, outcome in enumerate(outcomes)]
         else:

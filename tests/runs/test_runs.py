@@ -277,6 +277,15 @@ def with_build(**changes):
     return spoil
 
 
+def with_trainer(**changes):
+    def damage(folder):
+        settings = json.loads((folder / "run.json").read_text())["settings"]
+        settings["trainer"] |= changes
+        edit(folder, settings=settings)
+
+    return damage
+
+
 def with_sizes(**changes):
     def spoil(folder):
         edit(folder, sizes=json.loads((folder / "run.json").read_text())["sizes"] | changes)
@@ -351,6 +360,7 @@ DAMAGES = {
     "widths that are none": (with_build(decoder_hidden="wide"), "decoder_hidden is 'wide': it must be a sequence"),
     "a float of topics": (with_build(num_topics=4.5), "num_topics is 4.5: it must be a whole number"),
     "many words": (with_sizes(vocab_size=10**9), "has 20 words, not 1000000000"),
+    "an escape": (lambda f: edit(f, state="\x1b[31m"), r"its file \\x1b\[31m is missing"),
     "outside": (lambda f: edit(f, state="../state-1.safetensors"), "lies outside"),
     "cut state": (cut_state, "cannot be read"),
     "wrong shape": (wrong_shape, r"gamma of the guide is \(20, 3\) .* and \(20, 4\)"),
@@ -385,6 +395,8 @@ RESUME_DAMAGES = {
         "no good checkpoint",
     ),
     "no optimizers": (lambda f: edit(f, optimizers=[]), "no good checkpoint"),
+    "steps that are true": (with_tensor("optimizer0.0.step", lambda x: x.bool()), "step of parameter 0 is not"),
+    "gradient steps without end": (with_trainer(gradient_steps=10**30), "gradient_steps is 10+: it must be a whole"),
 }  # fmt: skip
 
 
