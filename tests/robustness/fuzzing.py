@@ -100,9 +100,7 @@ def _use_run(folder: Path) -> None:
         saved = load_run(folder)
         try:
             _ask(saved)
-        except (
-            ValueError
-        ) as error:  # strange numbers of a signed run may have diverged, which is said
+        except ValueError as error:  # strange numbers of a signed run may have diverged, which is said
             need("diverged" in str(error), str(error))
 
 

@@ -396,6 +396,8 @@ RESUME_DAMAGES = {
     ),
     "no optimizers": (lambda f: edit(f, optimizers=[]), "no good checkpoint"),
     "steps that are true": (with_tensor("optimizer0.0.step", lambda x: x.bool()), "step of parameter 0 is not"),
+    "memory of another type": (with_tensor("memory.*.share", lambda x: x.bool()), "arrays that do not fit together"),
+    "memory beyond its end": (with_tensor("memory.*.begin", lambda x: x * 0 + 2**63 - 1), "numbers out of range"),
     "gradient steps without end": (with_trainer(gradient_steps=10**30), "gradient_steps is 10+: it must be a whole"),
 }  # fmt: skip
 

@@ -148,12 +148,14 @@ class Memory:
 
     def restore(self, state: Mapping[str, Tensor], data: Any) -> None:
         """Goes on from a state, for rows of the data; raises ValueError if the state is not sound."""
-        arrays = {name: state[name].numpy().copy() for name in self.state()}
+        own = self.state()
+        arrays = {name: state[name].numpy().copy() for name in own}
         begin, size, topics, shares = (arrays[name] for name in ("begin", "size", "topics", "shares"))
         rows = {arrays[name].shape for name in ("begin", "size", "share", "pending")}
-        if len(rows) > 1 or topics.shape != shares.shape or topics.shape[1:] != (self.keep,):
+        others = [name for name in own if state[name].dtype != own[name].dtype]
+        if others or len(rows) > 1 or topics.shape != shares.shape or topics.shape[1:] != (self.keep,):
             raise ValueError("What topics hold of the documents has arrays that do not fit together.")
-        if ((begin < 0) | (size < 0) | (begin + size > len(topics))).any() or (topics < 0).any() or (shares < 0).any():
+        if ((begin < 0) | (size < 0) | (size > len(topics) - begin)).any() or (topics < 0).any() or (shares < 0).any():
             raise ValueError("What topics hold of the documents has numbers out of range.")
         self.forget()
         for name, array in arrays.items():

@@ -88,12 +88,14 @@ class TokenMemory:
 
     def restore(self, state: Mapping[str, Tensor], data: Any) -> None:
         """Goes on from a state, for rows of the data; raises ValueError if the state is not sound."""
-        arrays: dict[str, np.ndarray] = {name: np.array(part.numpy()) for name, part in state.items()}
+        own = self.state()
+        arrays: dict[str, np.ndarray] = {name: np.array(state[name].numpy()) for name in own}
+        others = [name for name in own if state[name].dtype != own[name].dtype]
         begin, size, slope, topics = (arrays[name] for name in ("begin", "size", "slope", "topics"))
         known = size >= 0
-        if not begin.shape == size.shape == slope.shape or topics.ndim != 1 or topics.dtype != np.int16:
+        if others or not begin.shape == size.shape == slope.shape or topics.ndim != 1:
             raise ValueError("The chain's state has arrays that do not fit together.")
-        if (begin < 0).any() or (begin + size > len(topics))[known].any() or (topics < 0).any() or (slope < 0).any():
+        if (begin < 0).any() or (size > len(topics) - begin)[known].any() or (topics < 0).any() or (slope < 0).any():
             raise ValueError("The chain's state has numbers out of range.")
         self.forget()
         self._begin, self._size, self._slope, self._topics = begin, size, slope, topics
