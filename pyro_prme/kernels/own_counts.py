@@ -121,7 +121,7 @@ def own_counts_out(
         warm: start a document from the responsibilities that gamma holds, if there are any.
         max_sweeps: at least one.
         tolerance: of the stopping test.
-        keep: responsibilities kept of an entry.
+        keep: responsibilities kept of an entry; with 0, none are, and `counts` are sums of all responsibilities.
 
     Returns:
         An :class:`OwnCountsOut`; its `counts` are sums of the responsibilities that are kept.
@@ -272,6 +272,7 @@ def _documents(first, step, corpus, given, prior, limits, out):
         longest = max(longest, indptr[n + 1] - indptr[n])
     rows, phi = np.empty((longest, num_topics), dtype), np.empty((longest, num_topics), dtype)
     vectors, values = np.empty((6, num_topics), dtype), np.empty(keep, dtype)
+    peaks = np.empty((num_topics + _LANES - 1) // _LANES, dtype)
     owned, inverse, a, b, loadings, new = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4], vectors[5]
     wide = np.empty((3, num_topics))
     n_k, exp_neg_f, scratch = wide[0], wide[1], wide[2]
@@ -321,9 +322,9 @@ def _documents(first, step, corpus, given, prior, limits, out):
             done += 1
         sweeps[n], epsilon[n] = done, eps
         for k in range(num_topics):
-            n_k[k] = 0
-        for m in range(size):
-            _keep_largest(phi[m], kept_topics[begin + m], kept_shares[begin + m], values)
+            n_k[k] = n_k[k] if keep == 0 else 0
+        for m in range(size if keep > 0 else 0):
+            _keep_largest(phi[m], kept_topics[begin + m], kept_shares[begin + m], values, peaks)
             for j in range(keep):
                 n_k[kept_topics[begin + m, j]] += numbers[m] / ONE * kept_shares[begin + m, j]
         for k in range(num_topics):
@@ -406,26 +407,42 @@ def _update(row, c, a, b, loadings, phi, new):
 
 
 @fast
-def _keep_largest(phi, topics, shares, values):
-    """The largest responsibilities, divided by their sum, in whole numbers that sum to `ONE`; `values` is scratch."""
-    keep, total, left = topics.size, 0.0, ONE
-    for j in range(keep):
-        topics[j], values[j] = 0, 0
-    least = 1.0 / ONE
-    for k in range(phi.size):
-        if phi[k] > least:
-            j = keep - 1
-            while j > 0 and values[j - 1] < phi[k]:
-                topics[j], values[j] = topics[j - 1], values[j - 1]
-                j -= 1
-            topics[j], values[j] = k, phi[k]
-            least = max(least, values[keep - 1])
-    for j in range(keep):
-        total += values[j]
-    for j in range(keep):
+def _keep_largest(phi, topics, shares, values, peaks):
+    """The largest responsibilities, divided by their sum, in whole numbers that sum to `ONE`; `phi` loses them.
+
+    Peaks of groups of lanes say where the next one is: this has no branch a processor could guess wrong for each topic.
+    `values` (one a share) and `peaks` (one a group) are scratch.
+    """
+    total, left = phi.dtype.type(0), ONE
+    for group in range(peaks.size):
+        peaks[group] = _peak(phi[group * _LANES : (group + 1) * _LANES])
+    for j in range(topics.size):
+        group = 0
+        for other in range(1, peaks.size):
+            group = other if peaks[other] > peaks[group] else group
+        if peaks[group] * ONE < total:  # a share of it would be none
+            topics[j], values[j] = 0, 0
+            continue
+        lanes = phi[group * _LANES : (group + 1) * _LANES]
+        lane = 0
+        while lane < lanes.size - 1 and lanes[lane] < peaks[group]:
+            lane += 1
+        topics[j], values[j] = group * _LANES + lane, lanes[lane]
+        total += lanes[lane]
+        lanes[lane] = 0
+        peaks[group] = _peak(lanes)
+    for j in range(topics.size):
         shares[j] = int(values[j] / total * ONE)
         left -= shares[j]
     shares[0] += left
+
+
+@fast
+def _peak(lanes):
+    top = lanes.dtype.type(0)
+    for k in range(lanes.size):
+        top = max(top, lanes[k])
+    return top
 
 
 def add_kept_(counts: Tensor, word: Tensor, tokens: Tensor, kept: Kept) -> None:

@@ -64,7 +64,8 @@ def own_counts_out_torch(
         rate = torch.where(active.unsqueeze(-1), rates, rate)
         active = active & ((n - before).abs().sum(-1) >= tolerance * mass)
     kept = largest(phi, keep)
-    n = count.new_zeros(shape).index_add_(0, document, count.unsqueeze(-1) * unpacked(kept, num_topics).to(dtype))
+    phi = unpacked(kept, num_topics).to(dtype) if keep else phi
+    n = count.new_zeros(shape).index_add_(0, document, count.unsqueeze(-1) * phi)
     return OwnCountsOut(n, a + n, rate, epsilon, log_predictive, kept, sweeps)
 
 
@@ -110,5 +111,5 @@ def largest(phi: Tensor, keep: int) -> Kept:
     """The largest responsibilities, divided by their sum, in whole numbers that sum to `ONE`."""
     values, topics = phi.topk(keep)
     shares = (values / values.sum(-1, keepdim=True) * ONE).to(torch.int16)
-    shares[:, 0] += (ONE - shares.sum(-1)).to(torch.int16)
+    shares[:, :1] += (ONE - shares.sum(-1, keepdim=True)).to(torch.int16)
     return Kept(topics.to(torch.int16), shares)
