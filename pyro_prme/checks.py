@@ -161,6 +161,7 @@ SETTINGS: Mapping[str, Callable[[str, Any], Any]] = {
     "alpha": concentration,
     "beta": concentration,
     "gamma0": concentration,
+    "background": partial(number, least=0, below=1),
     "embedding_dim": size,
     "h_dim": size,
     "ell_dim": size,

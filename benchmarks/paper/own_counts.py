@@ -2,7 +2,8 @@
 
     python -m benchmarks.paper.own_counts --corpus snippets nyt --part test --seeds 0 1 2
 
-Perplexity of held-out words at 90, 50 and 10% seen, at the epochs of --at. Results grow in results/own_counts.json.
+Perplexity of held-out words at 90, 50 and 10% seen, at the epochs of --at, and of the mean of what the seeds predict
+(`Posterior.mix`) at the last. Results grow in results/own_counts.json.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def measured(key: dict[str, Any], at: list[int]) -> None:
-    """Fits one model and adds a record for each epoch of `at`."""
+def measured(key: dict[str, Any], at: list[int]) -> prme.Posterior:
+    """Fits one model, adds a record for each epoch of `at`, and returns what it learned."""
     train, test = load(key["corpus"], key["part"])
     if key["every"] > 1:
         test = test[np.arange(0, len(test), key["every"])]
@@ -43,18 +44,30 @@ def measured(key: dict[str, Any], at: list[int]) -> None:
         trainer.fit(max(at), after)
 
     settings = MODELS[key["model"]]
-    fit(train, 100, 0, key["seed"], before, **settings)
+    trainer, _ = fit(train, 100, 0, key["seed"], before, **settings)
+    return prme.Posterior(trainer.guide, vocabulary=train.vocabulary)
+
+
+def mixed(key: dict[str, Any], seeds: list[int], at: list[int]) -> None:
+    """Fits one model with every seed, and adds a record for the mean of what they predict."""
+    posteriors = [measured(key | {"seed": seed}, at) for seed in seeds]
+    if len(posteriors) > 1:
+        test = load(key["corpus"], key["part"])[1][:: key["every"]]
+        found = scores(prme.Posterior.mix(posteriors), test)
+        add(PATH, key | {"mean_of": seeds, "epoch": max(at), "perplexity": found})
 
 
 def table(records: list[dict[str, Any]]) -> str:
     """One row a corpus, model and epoch: the mean over seeds, with their range in brackets."""
     lines = ["| corpus | model | epoch | seeds | 90% | 50% | 10% |", "|---|---|---:|---:|---:|---:|---:|"]
-    kinds = sorted({(r["part"], r["corpus"], r["model"], r["epoch"]) for r in records})
-    for part, corpus, model, epoch in kinds:
-        here = [r for r in records if (r["part"], r["corpus"], r["model"], r["epoch"]) == (part, corpus, model, epoch)]
+    kinds = sorted({(r["part"], r["corpus"], r["model"], r["epoch"], "mean_of" in r) for r in records})
+    for part, corpus, model, epoch, mix in kinds:
+        kind = (part, corpus, model, epoch, mix)
+        here = [r for r in records if (r["part"], r["corpus"], r["model"], r["epoch"], "mean_of" in r) == kind]
         values = np.array([[r["perplexity"][str(share)] for share in OBSERVED] for r in here])
         cells = [f"{m:.1f} ({s:.0f})" for m, s in zip(values.mean(0), np.ptp(values, 0), strict=True)]
-        lines.append(f"| {corpus}, {part} | {model} | {epoch} | {len(here)} | {' | '.join(cells)} |")
+        seeds = f"the mean of {len(here[0]['mean_of'])}" if mix else len(here)
+        lines.append(f"| {corpus}, {part} | {model} | {epoch} | {seeds} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -67,10 +80,10 @@ def main() -> None:
     options.add_argument("--every", type=int, default=1, help="score every so many test documents")
     args = options.parse_args()
     torch.set_num_threads(args.threads)
-    for corpus, seed, model in product(args.corpus, args.seeds, args.model):
-        key = {"corpus": corpus, "part": args.part, "every": args.every, "model": model, "seed": seed}
-        if not args.report and not is_there(PATH, key | {"epoch": max(args.at)}):
-            measured(key, args.at)
+    for corpus, model in product(args.corpus, args.model):
+        key = {"corpus": corpus, "part": args.part, "every": args.every, "model": model}
+        if not args.report and not is_there(PATH, key | {"mean_of": args.seeds, "epoch": max(args.at)}):
+            mixed(key, args.seeds, args.at)
     print(table(recorded(PATH)))
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "refuse_other_things",
     "refuse_unsound",
     "sound_csr",
+    "tokens_of_words",
     "words_met",
 ]
 
@@ -158,6 +159,15 @@ def words_met(counts: scipy.sparse.csr_matrix) -> int:
     for start in range(0, len(counts.indices), _BLOCK):
         met[counts.indices[start : start + _BLOCK]] = True
     return int(met.sum())
+
+
+def tokens_of_words(counts: scipy.sparse.csr_matrix) -> np.ndarray:
+    """How often each word occurs, shape (D,), read block by block."""
+    totals = np.zeros(counts.shape[1])
+    for start in range(0, len(counts.indices), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        totals += np.bincount(counts.indices[part], counts.data[part], counts.shape[1])
+    return totals
 
 
 def float_csr(counts: Any) -> scipy.sparse.csr_array:

@@ -63,6 +63,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "objective": "completion",
         "beta": 3.0,
         "gamma0": 0.05,
+        "background": 0.5,
         "h_scale": 10.0,
         "decoder_hidden": (),
         "learning_rate": 5e-3,
@@ -87,6 +88,18 @@ PRESETS: dict[str, dict[str, Any]] = {
 OWN_WORDS_SETTINGS: dict[str, Any] = {"beta": 10.0}
 
 
+#: The settings of `build` that are words, and those each may be.
+CHOICES: Mapping[str, Iterable[str]] = {
+    "model": MODELS,
+    "form": FORMS,
+    "topics": TOPICS,
+    "loadings": LOADINGS,
+    "encoder": ("topics", "words"),
+    "objective": ("completion", "plain", "profiled"),
+    "inference": INFERENCES,
+}
+
+
 def preset_settings(preset: str, own_words: bool | None = None) -> dict[str, Any]:
     """The settings of a preset, for a model with own words or without."""
     return PRESETS[preset] | (OWN_WORDS_SETTINGS | {"own_words": True} if own_words else {})
@@ -101,6 +114,7 @@ def build(
     alpha: float = 1.0,
     beta: float = 5.0,
     gamma0: float = 0.2,
+    background: float = 0.0,
     embedding_dim: int = 20,
     h_scale: float = 1.0,
     encoder: str = "topics",
@@ -131,6 +145,7 @@ def build(
         alpha: concentration of the topics' weights.
         beta: total shape of a document's loadings.
         gamma0: Dirichlet parameter of the topics.
+        background: share of it that follows how often words occur in the corpus, see `TopicModel`.
         h_scale: standard deviation of h.
         embedding_dim: length of h and of ell.
         encoder: "topics" (`TopicEncoder`) or "words" (`BagOfWordsEncoder`, as the paper).
@@ -149,16 +164,9 @@ def build(
         own_words: put a layer of repeated words below the topics, see `OwnWords`.
         seed: see above.
     """
-    choices: tuple[tuple[str, str, Iterable[str]], ...] = (
-        ("model", model, MODELS), ("form", form, FORMS), ("topics", topics, TOPICS), ("loadings", loadings, LOADINGS),
-    )  # fmt: skip
-    for key, value, known in choices:
-        choice(key, value, known)
-    choice("encoder", encoder, ("topics", "words"))
-    choice("inference", inference, INFERENCES)
-    whole("sweeps", sweeps, 1, 1000)
-    whole("warm_up", warm_up, 0)
-    whole("burn_in", burn_in, 0)
+    chosen = {"model": model, "form": form, "topics": topics, "loadings": loadings, "encoder": encoder}
+    for key, value in (chosen | {"objective": objective, "inference": inference}).items():
+        choice(key, value, CHOICES[key])
     if inference == "gibbs" and model == "diln":
         raise ValueError("DILN's function has a Gaussian factor, which is not sampled: use model 'prme' or 'hdp'.")
     if inference == "gibbs" and own_words:
@@ -170,6 +178,7 @@ def build(
         alpha=alpha,
         beta=beta,
         gamma0=gamma0,
+        background=background,
         h_scale=h_scale,
         word_dropout=word_dropout,
         stick_rate=stick_rate,
@@ -193,6 +202,7 @@ def build(
             alpha=alpha,
             beta=beta,
             gamma0=gamma0,
+            background=background,
             **parts,
         )
         network: nn.Module

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pyro_prme.checks import choice
 from pyro_prme.corpora.batch import Batch
-from pyro_prme.corpora.counts import sound_csr
+from pyro_prme.corpora.counts import sound_csr, tokens_of_words
 from pyro_prme.corpora.mapped import Pages, give_back, is_mapped
 from pyro_prme.corpora.rows import RowBatch
 from pyro_prme.equations.sticks import sticks_from_weights
@@ -177,6 +177,9 @@ class PRMEGuide(ClosedFormGuide):
         ell is a random projection of the centres' square roots, centred and normalised; V has the clusters' shares as
         its weights.
         """
+        model: Any = self.model
+        if getattr(model, "background", 0) and hasattr(data, "counts"):
+            model.follow_words(torch.as_tensor(tokens_of_words(sound_csr(data.counts))))
         self.restart(seed)
         choice("start", "kmeans" if start == "default" else start, STARTS)
         claims: Any = list(self.claims)

@@ -45,11 +45,14 @@ class TopicModel(PyroModule):
 
     .. math::
         V_k \sim \mathrm{Beta}(1, \alpha), \quad p_k = V_k \textstyle\prod_{j<k} (1 - V_j), \quad
-        \theta_k \sim \mathrm{Dir}(\gamma_0)
+        \theta_k \sim \mathrm{Dir}(\gamma_0 D \pi), \quad \pi_d = (1 - s) / D + s\, w_d
 
         Z_{nk} \sim \mathrm{Gamma}(\beta p_k, \mathrm{scale} = e^{f_{nk}}), \quad f = 0
 
         C_{nm} \sim \mathrm{Disc}(Z_n / \textstyle\sum_k Z_{nk}), \quad X_{nm} \sim \mathrm{Disc}(\theta_{C_{nm}})
+
+    The base distribution pi of the topics' words is uniform as in the paper where s, `background`, is 0; the share s of it
+    follows w, how often words occur in the corpus, which a guide's start reads from the data (`follow_words`).
 
     Sites and shapes (batch | event): V (K - 1), theta (K | D), Z (B, K), C and X (E) over the batch's entries.
 
@@ -61,6 +64,7 @@ class TopicModel(PyroModule):
         beta: total shape of a document's loadings.
         gamma0: Dirichlet parameter of the topics. For each of the three a number, or a distribution: the number is
             then a site of its own, with this prior.
+        background: s, from 0 to below 1.
         name: prefix of this model's parameters in Pyro's param store; each model gets its own by default.
     """
 
@@ -77,15 +81,28 @@ class TopicModel(PyroModule):
         alpha: float | Distribution = 1.0,
         beta: float | Distribution = 5.0,
         gamma0: float | Distribution = 0.2,
+        background: float = 0.0,
         name: str | None = None,
     ) -> None:
         super().__init__(name or next(_names))
-        all_settings(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents)
+        all_settings(num_topics=num_topics, vocab_size=vocab_size, num_documents=num_documents, background=background)
         self.num_topics, self.vocab_size, self.num_documents = num_topics, vocab_size, num_documents
         #: Priors of the numbers that are learned, by name.
         self.priors: dict[str, Distribution] = {}
         for number, given in {"alpha": alpha, "beta": beta, "gamma0": gamma0}.items():
             self.set_number(number, given)
+        self.background = float(background)
+        if background:
+            self.register_buffer("word_shares", torch.full((vocab_size,), 1 / vocab_size))
+
+    @torch.no_grad()
+    def follow_words(self, tokens: Tensor) -> None:
+        """Lets the background follow how often words occur.
+
+        Args:
+            tokens: of each word in the corpus, shape (D,).
+        """
+        self.word_shares.copy_(tokens / tokens.sum())
 
     def set_number(self, name: str, given: Any, check: Callable[[str, Any], Any] = positive) -> None:
         """Sets a number of the model to a value, or to be drawn in each run from a prior.
@@ -194,9 +211,12 @@ class TopicModel(PyroModule):
         return pyro.sample("V", dist.Beta(1.0, self.alpha))
 
     def sample_theta(self) -> Tensor:
-        """theta_k ~ Dir(gamma0), shape (K, D)."""
+        """theta_k ~ Dir(gamma0 D pi), shape (K, D)."""
         gamma0 = self.gamma0 if isinstance(self.gamma0, Tensor) else torch.tensor(self.gamma0)
         gamma0 = gamma0.to(torch.get_default_dtype()).unsqueeze(-1)
+        if self.background:
+            base = 1 - self.background + self.background * self.vocab_size * self.word_shares  # D pi, (D,)
+            return pyro.sample("theta", dist.Dirichlet(gamma0 * base.to(gamma0.dtype)))
         return pyro.sample("theta", dist.Dirichlet(gamma0.expand(*gamma0.shape[:-1], self.vocab_size)))
 
     def sample_Z(self, V: Tensor, f: Tensor) -> Tensor:
