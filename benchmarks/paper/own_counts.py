@@ -52,7 +52,8 @@ def mixed(key: dict[str, Any], seeds: list[int], at: list[int]) -> None:
     """Fits one model with every seed, and adds a record for the mean of what they predict."""
     posteriors = [measured(key | {"seed": seed}, at) for seed in seeds]
     if len(posteriors) > 1:
-        test = load(key["corpus"], key["part"])[1][:: key["every"]]
+        test = load(key["corpus"], key["part"])[1]
+        test = test[np.arange(0, len(test), key["every"])]
         found = scores(prme.Posterior.mix(posteriors), test)
         add(PATH, key | {"mean_of": seeds, "epoch": max(at), "perplexity": found})
 
