@@ -185,7 +185,7 @@ def build(
         seed=seed,
     )
     all_settings(encoder_hidden=encoder_hidden, decoder_hidden=decoder_hidden, batch_norm=batch_norm, residual=residual)
-    all_settings(own_words=own_words)
+    all_settings(own_words=own_words, background=background, sweeps=sweeps, warm_up=warm_up, burn_in=burn_in)
     design = {"batch_norm": batch_norm, "residual": residual}
     parts: dict[str, Any] = {}
     with alone(), torch.random.fork_rng(devices=[]):
