@@ -18,7 +18,7 @@ from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, refusal, size, whole
 from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.counts import words_met
-from pyro_prme.inference.build import INFERENCES, MODELS, PRESETS, build, check_passes, preset_settings
+from pyro_prme.inference.build import CHOICES, MODELS, PRESETS, build, check_passes, preset_settings
 from pyro_prme.inference.large import BATCH_PASSES, usual_way
 from pyro_prme.inference.session import session
 from pyro_prme.inference.topic_guide import Counts
@@ -51,6 +51,14 @@ class PRMETopicModel(FittedTopicModel):
         alpha: concentration of the topics' weights.
         beta: total shape of a document's loadings; None for the preset's.
         gamma0: Dirichlet parameter of the topics; None for the preset's.
+        background: share of gamma0 that follows how often words occur; None for the preset's.
+        form: a key of `build.FORMS`, where the model "prme" has its random function; None for the preset's.
+        topics: one of `build.TOPICS`, what stands for theta; None for the preset's.
+        loadings: a key of `build.LOADINGS`, what assigns words to topics; None for the preset's.
+        encoder: "topics" or "words", what the inference network reads; None for the preset's.
+        encoder_hidden: widths of its hidden layers; None for the preset's.
+        decoder_hidden: widths of the decoder's hidden layers, () for a linear one; None for the preset's.
+        objective: what networks and sticks are moved by, see `build`; None for the preset's.
         embedding_dim: length of h and ell; None for the preset's.
         learning_rate: for networks and ell; None for the preset's.
         stick_rate: for the topics' weights; None for the preset's.
@@ -98,6 +106,14 @@ class PRMETopicModel(FittedTopicModel):
         alpha: float = 1.0,
         beta: float | None = None,
         gamma0: float | None = None,
+        background: float | None = None,
+        form: str | None = None,
+        topics: str | None = None,
+        loadings: str | None = None,
+        encoder: str | None = None,
+        encoder_hidden: tuple[int, ...] | None = None,
+        decoder_hidden: tuple[int, ...] | None = None,
+        objective: str | None = None,
         embedding_dim: int | None = None,
         learning_rate: float | None = None,
         stick_rate: float | None = None,
@@ -120,6 +136,14 @@ class PRMETopicModel(FittedTopicModel):
         self.alpha = alpha
         self.beta = beta
         self.gamma0 = gamma0
+        self.background = background
+        self.form = form
+        self.topics = topics
+        self.loadings = loadings
+        self.encoder = encoder
+        self.encoder_hidden = encoder_hidden
+        self.decoder_hidden = decoder_hidden
+        self.objective = objective
         self.embedding_dim = embedding_dim
         self.learning_rate = learning_rate
         self.stick_rate = stick_rate
@@ -270,8 +294,9 @@ class PRMETopicModel(FittedTopicModel):
         known["mode"] = ("auto", *MODES)
         for name, names in known.items():
             choice(name, getattr(self, name), names)
-        if self.inference is not None:
-            choice("inference", self.inference, INFERENCES)
+        for name in CHOICES.keys() & self.get_params(deep=False).keys() - known.keys():
+            if getattr(self, name) is not None:
+                choice(name, getattr(self, name), CHOICES[name])
         for name in self.get_params(deep=False).keys() & SETTINGS.keys():
             value = getattr(self, name)
             if value is not None or name in ("alpha", "batch_size"):  # None: the preset's

@@ -40,8 +40,10 @@ from pyro_prme.runs.fitting import (
     check_paths,
     fit_in_folder,
     is_a_bound,
+    option_of,
     prepared,
     same_settings,
+    settings_set,
     usual_settings,
 )
 from pyro_prme.runs.mixing import write_mix
@@ -77,6 +79,14 @@ def fit(
     alpha: Annotated[float | None, _option("alpha", "Concentration of the sticks.")] = None,
     beta: Annotated[float | None, _option("beta", "Total shape of a document's loadings.")] = None,
     gamma0: Annotated[float | None, _option("gamma0", "Dirichlet parameter of topics.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting of `build` and `TrainOptions`, such as form=scale, background=0 or decay=0.6.",
+        ),
+    ] = None,
     own_words: Annotated[
         bool | None,
         typer.Option(
@@ -119,10 +129,14 @@ def fit(
     given: dict[str, Any] = {"num_topics": topics, "model": model, "mode": mode, "batch_size": batch_size}
     given |= {"seed": seed, "alpha": alpha, "beta": beta, "gamma0": gamma0}
     given |= {"own_words": own_words, "inference": inference}
+    pieces = settings_set(set_ or [])
+    for name in pieces.keys() & given.keys():
+        raise ValueError(f"--set {name} has an option of its own: use {option_of(name)}.")
     asked: dict[str, Any] = {"preset": preset, "epochs": epochs, "held_out": held_out}
     asked |= {"min_df": min_df, "max_df": max_df, "stop_words": stop_words}
     asked = {name: value for name, value in asked.items() if value is not None}
     check_options(given | asked)
+    given |= pieces
     check_paths(corpus, vocab, asked)
     whole("--workers", workers)
     whole("--seeds", seeds)

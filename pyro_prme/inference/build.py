@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pyro_prme.checks import all_settings, choice, whole
+from pyro_prme.checks import all_settings, choice
 from pyro_prme.inference.rules import Topics
 from pyro_prme.inference.rules.topics import OwnCountsOut, Sampling
 from pyro_prme.inference.session import alone

@@ -51,8 +51,9 @@ class TopicModel(PyroModule):
 
         C_{nm} \sim \mathrm{Disc}(Z_n / \textstyle\sum_k Z_{nk}), \quad X_{nm} \sim \mathrm{Disc}(\theta_{C_{nm}})
 
-    The base distribution pi of the topics' words is uniform as in the paper where s, `background`, is 0; the share s of it
-    follows w, how often words occur in the corpus, which a guide's start reads from the data (`follow_words`).
+    The base distribution pi of the topics' words is uniform where s, `background`, is 0, as in the paper. Otherwise the
+    share s of it follows w, how often words occur in the corpus, which a guide's start reads from the data
+    (`follow_words`).
 
     Sites and shapes (batch | event): V (K - 1), theta (K | D), Z (B, K), C and X (E) over the batch's entries.
 

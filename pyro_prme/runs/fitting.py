@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tqdm import tqdm
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import SETTINGS, choice, fraction, refusal, share_or_number, whole
 from pyro_prme.corpora.corpus import Corpus
-from pyro_prme.corpora.files import need_path, read_words
+from pyro_prme.corpora.files import need_path, printable, read_words
 from pyro_prme.corpora.readers import NAMES, load_corpus
 from pyro_prme.corpora.splits import TokenSplit
 from pyro_prme.inference.build import INFERENCES, MODELS, PRESETS
@@ -38,6 +39,7 @@ __all__ = [
     "option_of",
     "prepared",
     "same_settings",
+    "settings_set",
     "usual_settings",
 ]
 
@@ -224,6 +226,26 @@ def check_options(given: Mapping[str, Any]) -> None:
             fraction(option_of(name), float(value))
 
 
+def settings_set(pairs: Sequence[str]) -> dict[str, Any]:
+    """Settings given as name=value: numbers, True and False, sequences such as 80,80, or words.
+
+    Args:
+        pairs: as typed.
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise ValueError(f"--set {printable(pair)} is not name=value: write, for example, --set form=scale.")
+        if name in found:
+            raise ValueError(f"--set {name} is there twice: give it once.")
+        try:
+            found[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            found[name] = text
+    return found
+
+
 def check_paths(corpus: str, vocab: Path | None, asked: Mapping[str, Any]) -> None:
     """Refuses, before anything long begins, paths at which there is nothing.
 
@@ -257,7 +279,8 @@ def same_settings(saved: Settings, given: dict[str, Any]) -> Settings:
         raise ValueError("The run was not made by `prme fit`: resume it in Python.")
     parts = saved["build"] | saved["trainer"] | saved["fit"]
     for name, value in given.items():
-        if name != "epochs" and value is not None and parts[name] != value:
+        before = tuple(parts[name]) if isinstance(parts[name], list) else parts[name]
+        if name != "epochs" and value is not None and before != value:
             raise ValueError(
                 f"The run has {option_of(name)} {parts[name]}, not {value}: leave the option out to resume it."
             )

@@ -24,7 +24,7 @@ from pyro_prme.corpora.batch import Batch
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.corpora.counts import sound_csr, words_met
 from pyro_prme.corpora.mapped import give_back
-from pyro_prme.inference.build import PRESETS, build, preset_settings
+from pyro_prme.inference.build import CHOICES, PRESETS, build, preset_settings
 from pyro_prme.inference.session import session
 from pyro_prme.inference.topic_guide import Counts, PRMEGuide
 from pyro_prme.inference.topic_starts import STARTS
@@ -104,6 +104,8 @@ def settings_of(preset: str = "default", **given: Any) -> Settings:
     for values in settings.values():
         for name in values.keys() & SETTINGS.keys():
             SETTINGS[name](name, values[name])
+    for name, names in CHOICES.items():
+        choice(name, settings["build"][name], names)
     choice("mode", settings["trainer"]["mode"], MODES)
     choice("start", settings["trainer"]["start"], STARTS)
     return settings

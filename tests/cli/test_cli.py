@@ -813,3 +813,28 @@ def test_the_help_of_fit_shows_what_the_signatures_have():
     assert shown["topics"] == str(estimator["n_components"])
     assert {name: str(estimator[name]) for name in ("preset", "model")}.items() <= shown.items()
     assert shown["batch-size"] == str(estimator["batch_size"])
+
+
+def test_settings_without_an_option_of_their_own(tmp_path):
+    save_corpus(small_corpus(), tmp_path / "train.npz")
+    fit = ["fit", tmp_path / "train.npz", "--topics", 4, "--epochs", 1, "--out", tmp_path / "run"]
+    given = ["--set", "form=scale", "--set", "decoder_hidden=8,6", "--set", "background=0", "--set", "decay=0.6"]
+    prme(*fit, *given)
+    found = load_run(tmp_path / "run")
+    built = found.settings["build"]
+    assert (built["form"], list(built["decoder_hidden"]), built["background"]) == ("scale", [8, 6], 0)
+    assert found.settings["trainer"]["decay"] == 0.6
+    assert type(found.model).__name__ == "PRME"
+    assert "2 epochs" in prme(*fit[:5], 2, *fit[6:], *given, "--resume").stdout
+    assert "has --form scale, not shape" in error_of(*fit, "--set", "form=shape", "--resume")
+    fit[-1] = tmp_path / "none"
+    for wrong, why in {
+        "form": "--set form is not name=value",
+        "form=round": "form is 'round': it must be one of shape, scale.",
+        "seed=3": "--set seed has an option of its own: use --seed.",
+        "colour=red": "There is no setting 'colour'",
+        "background=1": "background is 1: it must be a finite number of at least 0 and below 1.",
+    }.items():
+        assert why in error_of(*fit, "--set", wrong)
+    assert "--set form is there twice" in error_of(*fit, *given, "--set", "form=scale")
+    assert not fit[-1].exists()

@@ -32,7 +32,7 @@ def test_the_prior_of_topics_mixes_a_uniform_part_and_the_words_shares():
     torch.testing.assert_close(prior_of(learned.with_numbers(gamma0=torch.tensor(0.2))), expected)
     assert "word_shares" not in HDP(3, 4, 10).state_dict()
     for wrong in (-0.1, 1, 1.5, float("nan"), "half"):
-        with pytest.raises(ValueError, match="background is .*: it must be a finite number of at least 0 and below 1"):
+        with pytest.raises(ValueError, match=r"background is .*: it must be a finite number of at least 0 and below 1"):
             HDP(3, 4, 10, background=wrong)
 
 
