@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_figures_are_those_of_the_reports():
-    reports = json.loads((ROOT / "benchmarks" / "results" / "soak.json").read_text())
+    reports = json.loads((ROOT / "tests" / "robustness" / "soak.json").read_text())
     page = " ".join((ROOT / "docs" / "security.md").read_text().split())
     made: Counter[str] = Counter()
     for report in reports:
