@@ -226,9 +226,14 @@ class PRMETopicModel(FittedTopicModel):
         """Whether a part has been given already."""
         return bool(self.history_) and "documents_seen" in self.history_[-1]
 
+    @property
+    def _as_seen(self) -> bool:
+        """Whether the stream stands for the documents that have come."""
+        return isinstance(self.total_samples, str) and self.total_samples == "seen"
+
     def _stream(self, documents: int, first: bool) -> int:
         """How many documents the stream stands for when so many more have come."""
-        if self.total_samples != "seen":
+        if not self._as_seen:
             return int(self.total_samples) if first else self.model_.num_documents
         return documents if first else self.model_.num_documents + documents
 
@@ -286,7 +291,7 @@ class PRMETopicModel(FittedTopicModel):
     def _check_settings(self) -> None:
         """Refuses every setting of a wrong type or range, with its name and what it may be."""
         size("n_components", self.n_components, 2)
-        if self.total_samples != "seen":
+        if not self._as_seen:
             whole("total_samples", self.total_samples)
         if self.max_iter is not None:
             whole("max_iter", self.max_iter)

@@ -25,6 +25,7 @@ SUMMARIES = {
     "explore": "Write a page to explore a run with: one file that opens in a browser without a network.",
     "plot": "Draw a picture of a run, or of a random measure.",
     "pack": "Write a corpus as a folder that is mapped into memory, for corpora of millions of documents.",
+    "mix": "Make one run of several: it predicts the mean of what they predict, better than each of them alone.",
 }
 
 

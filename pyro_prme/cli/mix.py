@@ -22,7 +22,7 @@ def mix(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that `prme fit` made.")],
     out: Annotated[Path, typer.Option(help="Folder to make.")],
 ) -> None:
-    """Make one run of several: it predicts the mean of what they predict, which is better than each of them alone.
+    """Make one run of several: it predicts the mean of what they predict, better than each of them alone.
 
     The runs, with different seeds or of different models, must have the same vocabulary; they are copied.
     `prme evaluate`, `transform` and `topics` take the new folder. Topics of different runs stay apart.

@@ -56,10 +56,10 @@ def test_means_spreads_and_intervals_of_a_conjugate_site_and_of_one_by_gradients
     np.testing.assert_allclose(interval, [float(q.icdf(torch.tensor(p))) for p in (0.1, 0.9)])
     assert "draws" not in posterior.mean("mu").attrs
     mean = posterior.mean("scale")
-    assert mean.attrs["draws"] == 1000
+    assert "draws" not in mean.attrs  # of a log-normal there is a formula
     free = guide.claim("scale")
     exact = float((free.loc + free.log_scale.exp() ** 2 / 2).exp().detach())
-    assert float(mean) == pytest.approx(exact, rel=0.1)
+    assert float(mean) == pytest.approx(exact, rel=1e-6)
     draws = posterior.draws("scale", number=7, seed=3)
     assert draws.dims == ("draw",)
     assert (draws.values > 0).all()

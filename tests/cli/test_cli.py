@@ -52,7 +52,7 @@ def small_corpus(num_documents=40, seed=0):
 
 
 def prme(*args, code=0):
-    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    result = CliRunner().invoke(app, [str(arg) for arg in args], prog_name="prme")
     assert result.exit_code == code, result.output
     return result
 
@@ -233,7 +233,7 @@ def test_bad_settings_get_one_line(files):
     assert "33 topics and 32 distinct words" in error_of("fit", train, "--topics", 33, "--out", out)
     assert "41 topics and 40 documents" in error_of("fit", train, "--topics", 41, "--out", out)
     assert "model is 'lda'" in error_of("fit", train, "--model", "lda", "--topics", 3, "--out", out)
-    assert "test_size is nan: it must be" in error_of("fit", train, "--held-out", "nan", "--out", out)
+    assert "--held-out is nan: it must be" in error_of("fit", train, "--held-out", "nan", "--out", out)
     assert "preset is 'x'" in error_of("fit", train, "--preset", "x", "--out", out)
     assert "mode is 'fast'" in error_of("fit", train, "--mode", "fast", "--topics", 3, "--out", out)
     assert "gamma0 is -1.0" in error_of("fit", train, "--gamma0", -1, "--topics", 3, "--out", out)
@@ -254,7 +254,8 @@ def test_stop_words_on_top_are_pointed_out_with_the_option(tmp_path):
 
 def test_many_topics_by_default_for_few_documents_are_pointed_out(tmp_path):
     texts = tmp_path / "texts.txt"
-    texts.write_text("".join(f"cat dog fish number {'x' * (n % 5 + 1)}\n" for n in range(120)))
+    letters = [chr(97 + n // 26) + chr(97 + n % 26) for n in range(120)]
+    texts.write_text("".join(f"cat dog fish number{pair}\n" for pair in letters))
     note = "note: 120 documents are few for 100 topics: --topics 12 is easier to read"
     assert note in " ".join(prme("fit", texts, "--out", tmp_path / "one", "--epochs", 1).stderr.split())
     assert "few for" not in prme("fit", texts, "--out", tmp_path / "two", "--epochs", 1, "--topics", 60).stderr

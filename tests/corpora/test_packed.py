@@ -112,7 +112,7 @@ def test_pages_of_a_mapped_corpus_are_given_back(tmp_path: Path, monkeypatch: py
         for start in range(0, rows, 500):
             data.batch(np.arange(start, start + 100))
             most = max(most, resident() if start % 5000 == 0 else 0)
-    assert 0 < most < 2000
+    assert 0 < most < 4000  # of 16,000; the system reads two megabytes at a time
     assert counts.on_disk
     assert corpus.on_disk
     assert not corpus[:50].on_disk

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -204,7 +205,9 @@ def ended(trial: Trial, seconds: float) -> str | None:
     if not process and not late:
         return None
     if not process:
-        os.killpg(trial.process, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has not made its group yet, or has ended
+            os.killpg(trial.process, signal.SIGKILL)
+        os.kill(trial.process, signal.SIGKILL)
         os.waitpid(trial.process, 0)
     (trial.folder / trial.mutant.path).write_text(trial.whole, encoding="utf-8")
     if not process:

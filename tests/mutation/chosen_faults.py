@@ -22,9 +22,9 @@ class Chosen(NamedTuple):
 CHOSEN = (
     Chosen(
         "batches of the running bound are weighted equally",
-        "pyro_prme/inference/trainer.py",
-        "totals[name] = totals.get(name, 0.0) + share * term\n        return self.workers",
-        "totals[name] = totals.get(name, 0.0) + term\n        return self.workers",
+        "pyro_prme/inference/underway.py",
+        "rows / size * term",
+        "term",
     ),
     Chosen(
         "a seed weighs a document and not ten tokens of each",
@@ -47,8 +47,8 @@ CHOSEN = (
     Chosen(
         "gradient steps do not hold what the E-step found",
         "pyro_prme/inference/trainer.py",
-        "held = RunOptions(held=run.local)",
-        "held = RunOptions()",
+        "held, ease = RunOptions(held=run.local), self._ease()",
+        "held, ease = RunOptions(), self._ease()",
     ),
     Chosen(
         "a claim's own learning rate is not used",
@@ -125,8 +125,8 @@ CHOSEN = (
     Chosen(
         "the decoder is not recentred after an epoch",
         "pyro_prme/inference/trainer.py",
-        "            self.guide.after_epoch(self.data)\n",
-        "",
+        "            self.guide.after_epoch(self.data)\n        terms",
+        "        terms",
     ),
     Chosen(
         "batches of a fit's bound are weighted equally",
@@ -149,8 +149,8 @@ CHOSEN = (
     Chosen(
         "batch mode makes a natural step after each batch",
         "pyro_prme/inference/trainer.py",
-        "        if online:\n            self._natural_step(",
-        "        if True:\n            self._natural_step(",
+        "        if online:\n            rate",
+        "        if True:\n            rate",
     ),
     Chosen(
         "gradients of earlier steps stay",

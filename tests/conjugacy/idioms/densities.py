@@ -144,7 +144,7 @@ def zero_inflated_poisson():
         pyro.sample("k", dist.ZeroInflatedPoisson(rate, gate=gate), obs=counts())
 
 
-@idiom({"rate": "the logarithm of a sum with it", "z": "the logarithm of a sum with it"})
+@idiom()
 def zero_inflated_by_a_mixture():
     gate, rate = pyro.sample("gate", dist.Beta(1.0, 1.0)), pyro.sample("rate", dist.Gamma(1.0, 1.0))
     with pyro.plate("data", 5):

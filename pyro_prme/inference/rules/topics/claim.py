@@ -151,6 +151,8 @@ class TopicFactors(SolvedClaim):
         """
         name = self.roles["loadings"]
         held, before = options.held.get(name), options.started.get(name)
+        if held is None:
+            self._prior = self._prior_of(sites[self.roles["topics"]].fn)
         if held is not None and any(arg is held.batch for arg in args):  # what was read of it before still holds
             read = Reading(held.batch, held.weight, held.place, None)
         batch, weight, place, rows = read or self.read(sites, args)
@@ -384,7 +386,6 @@ class TopicFactors(SolvedClaim):
     def gather(self, run: Run, share: float = 1.0) -> None:
         """Adds the counts of a run to those pending for the next natural step."""
         found: Documents = run.local[self.roles["loadings"]]
-        self._prior = self._prior_of(run.sites[self.roles["topics"]].fn)
         self._met += found.step.counts.sum(0)
         add_rows_(self.pending, found.batch.words, found.step.statistics, share * found.weight)
 

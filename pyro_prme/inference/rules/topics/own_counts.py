@@ -126,6 +126,8 @@ class OwnCountsOutFactors(TopicFactors):
         read: Reading | None = None,
     ) -> dict[str, OwnDocuments]:
         name = self.roles["loadings"]
+        if name not in options.held:
+            self._prior = self._prior_of(sites[self.roles["topics"]].fn)
         batch, weight, place, _ = read or self.read(sites, args)
         prior = self.prior_of_loadings(factors.program, factors)
         before = options.held.get(name)
@@ -267,7 +269,6 @@ class OwnCountsOutFactors(TopicFactors):
     def gather(self, run: Run, share: float = 1.0) -> None:
         """Adds the counts of a run to those pending for the next natural step."""
         found: OwnDocuments = run.local[self.roles["loadings"]]
-        self._prior = self._prior_of(run.sites[self.roles["topics"]].fn)
         self._met += found.step.counts.sum(0)
         words = found.batch.words[found.batch.local_word]
         add_kept_(self.pending, words, share * found.weight * found.batch.count, found.kept)

@@ -199,7 +199,6 @@ class SamplingFactors(OwnCountsOutFactors):
         if not self.is_sampling:
             super().gather(run, share)
             return
-        self._prior = self._prior_of(run.sites[self.roles["topics"]].fn)
         if not isinstance(found, SampledDocuments) or abs(share * found.weight - 1) > _ONCE:
             raise ValueError(
                 "Gibbs sampling of topics goes over all documents, each of which counts once: fit with a Trainer in "
