@@ -238,7 +238,7 @@ def test_bad_settings_get_one_line(files):
     assert "mode is 'fast'" in error_of("fit", train, "--mode", "fast", "--topics", 3, "--out", out)
     assert "gamma0 is -1.0" in error_of("fit", train, "--gamma0", -1, "--topics", 3, "--out", out)
     assert "--min-df is 'few'" in error_of("fit", train, "--min-df", "few", "--topics", 3, "--out", out)
-    assert "test_size" in error_of("fit", train, "--held-out", 1.5, "--topics", 3, "--out", out)
+    assert "--held-out is" in error_of("fit", train, "--held-out", 1.5, "--topics", 3, "--out", out)
     assert "is no run" in error_of("fit", train, "--out", out, "--resume")
     assert not out.exists()
 
