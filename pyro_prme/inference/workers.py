@@ -8,6 +8,7 @@ elsewhere in torch, each worker normalises by its own rows.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ __all__ = ["Workers", "WorkersDiffer", "working_together"]
 
 _MINUTES = 10  # that a worker waits for the others before it gives up
 _MEETING = 60  # seconds that all have to find each other at the start; after that they are started again
-
+_GRACE = 15  # seconds more, after which a worker that still waits is ended
 
 _LOST = ("timed out", "connection", "gloo")  # in the errors of torch
 
@@ -196,6 +197,20 @@ class _Sum(torch.autograd.Function):
 
 
 @contextmanager
+def _ended_after(seconds: float) -> Iterator[None]:
+    """Ends this process if what is within takes longer: workers that wait in vain for others do not always time out.
+
+    torchrun then starts all of them again.
+    """
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+
+@contextmanager
 def working_together(minutes: float = _MINUTES) -> Iterator[Workers]:
     """The workers that `torchrun` has started, or this process alone.
 
@@ -207,7 +222,8 @@ def working_together(minutes: float = _MINUTES) -> Iterator[Workers]:
         yield Workers()
         return
     wait = timedelta(minutes=minutes)
-    torch_distributed.init_process_group("gloo", timeout=timedelta(seconds=_MEETING))
+    with _ended_after(_MEETING + _GRACE):
+        torch_distributed.init_process_group("gloo", timeout=timedelta(seconds=_MEETING))
     world: Any = torch_distributed.group.WORLD
     if hasattr(world, "set_timeout"):
         world.set_timeout(wait)
