@@ -17,7 +17,7 @@ def mean(values: list[float]) -> float:
 
 def quality(runs: list[Row]) -> str:
     """Short texts: PRME against the HDP in its settings, at the last epoch that both have, over the seeds of both."""
-    here = [run for run in runs if (run["corpus"], run["part"]) == ("snippets", "test")]
+    here = [run for run in runs if (run["corpus"], run["part"]) == ("snippets", "test") and "seed" in run]
     at = {(run["model"], run["epoch"], run["seed"]): run["perplexity"]["0.1"] for run in here}
     both = [(epoch, seed) for model, epoch, seed in at if model == "hdp" and ("prme", epoch, seed) in at]
     last = max(epoch for epoch, _ in both)

@@ -252,7 +252,7 @@ def section(path: Path, root: Path) -> str:
 
 #: What a section answers, for the list at the top of the page, by the name of its file.
 ASKED: dict[str, str] = {
-    "own_counts": "How good is the default, on short texts and on the Bible?",
+    "own_counts": "How good is the default, and what does averaging several fits gain?",
     "table1": "Does the random function pay, and how do our scores compare with the paper's?",
     "peers_nyt": "How does it compare with gensim, scikit-learn, tomotopy and Pyro?",
     "training_step": "How fast is a training step, and what is it spent on?",

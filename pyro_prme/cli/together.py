@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _REFUSED = "PRME_REFUSED"  # in the environment: a file that is there once a worker has refused to go on
-Found = TypeVar("Found")
+_Found = TypeVar("_Found")
 
 _RESTARTS = 5  # of all workers, after one has died
 _PATIENCE = 30  # seconds for the workers before to end
@@ -94,7 +94,7 @@ class _Agreed(ValueError):
     """What all workers refuse together."""
 
 
-def all_or_none(team: Workers, action: Callable[[], Found]) -> Found:
+def all_or_none(team: Workers, action: Callable[[], _Found]) -> _Found:
     """What the action returns in this worker; where one of them refuses, all refuse with its sentence."""
     if team.size == 1:
         return action()
@@ -106,7 +106,7 @@ def all_or_none(team: Workers, action: Callable[[], Found]) -> Found:
     for rank, other in enumerate(team.gather_all(problem)):
         if other:
             raise _Agreed(other if rank == 0 else f"worker {rank}: {other}")
-    return cast(Found, found)
+    return cast(_Found, found)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ _DENSE = (
 _NEVER_NEGATIVE = ("chosen", "x", "inverse")
 
 
-class Operand(NamedTuple):
+class _Operand(NamedTuple):
     """A statistic in a term: whose, which, and where."""
 
     name: str
@@ -50,7 +50,7 @@ class FactorTable:
         """The unit that a variable belongs to."""
         return self._unit_of.get(variable.name, variable.name)
 
-    def operands(self, term: Term) -> list[Operand]:
+    def operands(self, term: Term) -> list[_Operand]:
         """The statistics that a term asks for."""
         together: dict[str, list[Any]] = {}
         for f in term.factors:
@@ -113,7 +113,7 @@ class CompiledTerm:
         found: list[tuple[Tensor, Indices]] = [(c.tensor, c.indices) for c in self.constants]
         return found + [self._take(o, statistics) for o in self.operands]
 
-    def _take(self, operand: Operand, statistics: Mapping[str, Statistics]) -> tuple[Tensor, Indices]:
+    def _take(self, operand: _Operand, statistics: Mapping[str, Statistics]) -> tuple[Tensor, Indices]:
         return take(statistics[operand.name][operand.statistic].to(self.dtype), operand.entries)
 
     def value(self, statistics: Mapping[str, Statistics], out: Sequence[Index], memory: Memory | None) -> Tensor:
@@ -289,11 +289,11 @@ def all_requests(term: Term) -> list[tuple[Variable, Request]]:
     return found
 
 
-def _operand(unit: str, statistic: str, entries: tuple[Any, ...]) -> Operand:
-    return Operand(unit, statistic, entries, (unit, statistic, *(id(e) for e in entries)))
+def _operand(unit: str, statistic: str, entries: tuple[Any, ...]) -> _Operand:
+    return _Operand(unit, statistic, entries, (unit, statistic, *(id(e) for e in entries)))
 
 
-def _never_negative(operand: Operand, family: Family) -> bool:
+def _never_negative(operand: _Operand, family: Family) -> bool:
     if isinstance(family, Group):
         return family.discrete
     return operand.statistic in _NEVER_NEGATIVE and (family.discrete or family.positive)

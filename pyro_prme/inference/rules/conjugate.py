@@ -40,7 +40,7 @@ class Conjugate(Rule):
     """Claims every free site whose complete conditional is in an exponential family.
 
     Discrete sites that terms multiply, such as the states of a chain, have one factor together, and so have Normal
-    ones: see `pyro_prme.conjugacy.find_groups`.
+    ones: see `find_groups`.
 
     Args:
         each_batch: sites that belong to a batch, beside those of subsampled plates: their factors are not kept. The
