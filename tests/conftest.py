@@ -9,6 +9,10 @@ import torch
 
 import pyro_prme as prme
 
+from .browsing import axe, browser, pages
+
+__all__ = ["axe", "browser", "pages"]  # fixtures: one browser for all tests, since two in a process block each other
+
 torch.set_num_threads(1)  # tiny tensors: a second OpenMP thread only waits for the first
 
 

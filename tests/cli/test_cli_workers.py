@@ -146,10 +146,15 @@ def test_documents_are_asked_by_several_workers_as_by_one(folder: Path) -> None:
     for more in ([], ["--json"]):
         for number in ("1", "2"):
             asked("transform", "run", "new.npz", "--output", f"{number}.txt", "--workers", number, *more)
-        assert (folder / "1.txt").read_text() == (folder / "2.txt").read_text()
         assert asked("transform", "run", "new.npz", *more) == (folder / "1.txt").read_text()
+        one, two = (re.split(r"[\s,\[\]{}:]+", (folder / f"{number}.txt").read_text()) for number in "12")
+        assert len(one) == len(two) > 61 * 5
+        for a, b in zip(
+            one, two, strict=True
+        ):  # to rounding: a batch has other rows, which decides how sums are formed
+            assert a == b or float(a) == pytest.approx(float(b), rel=1e-4)
     scores = [json.loads(asked("evaluate", "run", "new.npz", "--json", "--workers", number)) for number in ("1", "2")]
-    assert scores[0] == pytest.approx(scores[1], rel=1e-9)
+    assert scores[0] == pytest.approx(scores[1], rel=1e-6)  # in single precision
 
 
 @pytest.mark.slow

@@ -8,10 +8,6 @@ import torch
 import pyro_prme as prme
 from pyro_prme.explorer import explore
 
-from ..browsing import axe, browser, pages
-
-__all__ = ["axe", "browser", "pages"]
-
 GROUPS = 4
 WORDS = (*(f"{letter}{i}" for letter in "abcd" for i in range(8)), '<b>"&</b>')
 

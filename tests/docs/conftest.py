@@ -1,3 +1,0 @@
-from ..browsing import axe, browser
-
-__all__ = ["axe", "browser"]
