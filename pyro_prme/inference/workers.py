@@ -196,6 +196,18 @@ class _Sum(torch.autograd.Function):
         return _Sum.forward(ctx, gradient)
 
 
+def _meet(wait: timedelta) -> None:
+    """Finds the other workers, by addresses that only this start of them has left.
+
+    torchrun keeps what workers have left with it when it starts them again, and the addresses of those before lead
+    nowhere.
+    """
+    store, rank, size = next(torch_distributed.rendezvous("env://", timeout=wait))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    own = torch_distributed.PrefixStore(f"attempt {attempt}", store)
+    torch_distributed.init_process_group("gloo", store=own, rank=rank, world_size=size, timeout=wait)
+
+
 @contextmanager
 def _ended_after(seconds: float) -> Iterator[None]:
     """Ends this process if what is within takes longer: workers that wait in vain for others do not always time out.
@@ -223,7 +235,7 @@ def working_together(minutes: float = _MINUTES) -> Iterator[Workers]:
         return
     wait = timedelta(minutes=minutes)
     with _ended_after(_MEETING + _GRACE):
-        torch_distributed.init_process_group("gloo", timeout=timedelta(seconds=_MEETING))
+        _meet(timedelta(seconds=_MEETING))
     world: Any = torch_distributed.group.WORLD
     if hasattr(world, "set_timeout"):
         world.set_timeout(wait)
