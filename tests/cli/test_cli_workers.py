@@ -132,7 +132,8 @@ def test_a_worker_that_sees_something_else_ends_all_with_a_sentence(folder: Path
 @pytest.mark.timeout(400)
 def test_documents_are_asked_by_several_workers_as_by_one(folder: Path) -> None:
     one = started(folder, "--epochs", "3")
-    assert one.wait(200) == 0, one.communicate()[1][-2000:]
+    _, err = one.communicate(timeout=200)
+    assert one.returncode == 0, err[-2000:]
     prme.save_corpus(prme.load_corpus("kjv")[200:261], folder / "new.npz")
 
     def asked(*words: str) -> str:
@@ -163,7 +164,8 @@ def test_kills_at_random_moments_lose_nothing_and_change_nothing(folder: Path, m
     """A few of those that `python -m tests.robustness.worker_kills` makes."""
     monkeypatch.setattr(worker_kills, "EPOCHS", 150)
     reference = worker_kills.started(folder, "reference")
-    assert reference.wait(200) == 0
+    _, err = reference.communicate(timeout=200)
+    assert reference.returncode == 0, err[-2000:]
     found = worker_kills.trial(folder, 0, seed=0, kills=3)
     assert found["outcome"] == "ended", found
     assert len(found["kills"]) >= 1
