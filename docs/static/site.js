@@ -7,3 +7,8 @@ document.addEventListener("DOMContentLoaded", () => {
   mark();
   new ResizeObserver(mark).observe(document.body);
 });
+
+// Sphinx lays out the parameters of long signatures as a list of definitions without terms: it is no list to be read out.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const part of document.querySelectorAll("dt.sig dl, dt.sig dl > dd")) part.setAttribute("role", "none");
+});

@@ -21,7 +21,8 @@ __all__ = ["LARGE", "Memory", "contract"]
 
 Operand = tuple[Tensor, Indices]
 
-LARGE = 100_000  # numbers in a tensor from which on new memory costs more than looking for some that is free
+#: Numbers in a tensor from which on new memory costs more than looking for some that is free.
+LARGE = 100_000
 _SHRINKS = 4  # a result is remembered if it is so many times smaller than the larger of what it was made from
 
 

@@ -19,7 +19,6 @@ __all__ = [
     "OKABE_ITO",
     "check",
     "labels",
-    "mark_negative",
     "need_random_function",
     "new_axes",
     "picked",
@@ -41,20 +40,6 @@ def new_axes(ax: Axes | None, width: float = 5.0, height: float = 3.2) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
-
-
-def mark_negative(ax: Axes, values: np.ndarray, below: float, top: float, size: float = 10) -> None:
-    """A minus in the cells of an image that are below a number, so that a copy in grey shows the sign too.
-
-    Args:
-        ax: of the image, one cell a unit.
-        values: of the image, by row and column.
-        below: cells with less than this get a minus.
-        top: the largest absolute value of the colours; the minus is white on the darkest half of them.
-        size: of the minus, in square points.
-    """
-    y, x = np.nonzero(values < below)
-    ax.scatter(x, y, s=size, marker="_", lw=0.8, c=np.where(values[y, x] < -top / 2, "white", "black"))
 
 
 def points(ax: Axes) -> tuple[float, float]:

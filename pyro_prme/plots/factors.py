@@ -10,6 +10,7 @@ import numpy as np
 from pyro_prme.answers.posterior import Posterior
 from pyro_prme.inference.data import Rows
 from pyro_prme.plots import _common as common
+from pyro_prme.plots.style import mark_negative
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ def _image(ax: Axes, values: np.ndarray, label: str) -> None:
     low, colours = (-top, common.DIVERGING) if signed else (0.0, "viridis")
     image = ax.imshow(values, aspect="auto", interpolation="nearest", cmap=colours, vmin=low, vmax=top)
     if signed:
-        common.mark_negative(ax, values, -top / 4, top)
+        mark_negative(ax, values, -top / 4, top)
     ax.figure.colorbar(image, ax=ax, label=label)
 
 

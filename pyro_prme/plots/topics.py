@@ -13,6 +13,7 @@ from pyro_prme.answers.posterior import Posterior
 from pyro_prme.checks import whole
 from pyro_prme.corpora.corpus import Corpus
 from pyro_prme.plots import _common as common
+from pyro_prme.plots.style import mark_negative
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -132,7 +133,7 @@ def plot_correlations(
     side, given = max(0.17 * len(chosen) + 1.2, 3.4), ax is not None
     ax = common.new_axes(ax, side + 0.07 * max(map(len, names)) + 1.2, side)
     image = ax.imshow(matrix, cmap=common.DIVERGING, vmin=-1, vmax=1, interpolation="nearest")
-    common.mark_negative(ax, matrix, -0.25, 1.0)
+    mark_negative(ax, matrix, -0.25, 1.0)
     ends = (-0.5, len(chosen) - 0.5)
     ax.set(xlabel="topic", xlim=ends, ylim=ends[::-1])
     ax.set_xticks(range(len(chosen)), [str(k) for k in chosen], rotation=90)

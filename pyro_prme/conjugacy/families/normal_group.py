@@ -24,7 +24,8 @@ from pyro_prme.conjugacy.variables import Variable
 
 __all__ = ["LARGEST", "NormalGroup"]
 
-LARGEST = 1000  # members of all sites together, for one member of the shared plates
+#: Members of all sites together, for one member of the shared plates.
+LARGEST = 1000
 
 
 class NormalGroup(Normal, Group):
